@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls: arguments, entering a job, and errors of the host's size. */
+#include "call.h"
+
+#include "base/error.h"
+#include "shard/model.h"
+
+void call_begin(struct call *call, const char *name, struct hsdp_error *reterr)
+{
+    call->name = name;
+    call->reterr = reterr;
+    call->job = NULL;
+    call->status = HSDP_OK;
+    call->err.status = HSDP_OK;
+}
+
+void call_needs(struct call *call, const char *argument, const void *pointer)
+{
+    if (call_is_ok(call) && pointer == NULL) {
+        call->status =
+            error_set(&call->err, HSDP_ERR_INVALID, "%s: %s is NULL", call->name, argument);
+    }
+}
+
+void call_needs_array(struct call *call, const char *argument, const void *array, uint64_t n)
+{
+    if (n > 0) {
+        call_needs(call, argument, array);
+    }
+}
+
+void call_takes(struct call *call, const char *argument, const struct intake_kind *kind,
+                const void *theirs, void *ret_ours)
+{
+    if (call_is_ok(call)) {
+        struct intake_source source = {call->name, argument};
+
+        call->status = intake(kind, source, theirs, ret_ours, &call->err);
+    }
+}
+
+void call_needs_struct(struct call *call, const char *argument, const struct intake_kind *kind,
+                       const void *theirs)
+{
+    if (call_is_ok(call)) {
+        struct intake_source source = {call->name, argument};
+
+        call->status = intake_check(kind, source, theirs, &call->err);
+    }
+}
+
+void call_gives(struct call *call, const struct intake_kind *kind, const void *ours,
+                void *ret_theirs)
+{
+    if (call_is_ok(call)) {
+        outtake(kind, ours, ret_theirs);
+    }
+}
+
+void call_gives_size(struct call *call, uint64_t size, uint64_t *ret_size)
+{
+    if (call_is_ok(call) || call->status == HSDP_ERR_BUFFER_TOO_SMALL) {
+        *ret_size = size;
+    }
+}
+
+void call_gives_ticket(struct call *call, uint64_t ticket, uint64_t *ret_ticket)
+{
+    if (call_is_ok(call) && ret_ticket != NULL) {
+        *ret_ticket = ticket;
+    }
+}
+
+void call_enters(struct call *call, struct hsdp_job *job)
+{
+    if (call_is_ok(call)) {
+        call->status = job_enter(job, &call->err);
+        call->job = call_is_ok(call) ? job : NULL;
+    }
+}
+
+void call_enters_failed(struct call *call, struct hsdp_job *job)
+{
+    if (call_is_ok(call)) {
+        call->status = job_enter_failed(job, &call->err);
+        call->job = call_is_ok(call) ? job : NULL;
+    }
+}
+
+void call_enters_model(struct call *call, const struct hsdp_model *model)
+{
+    if (call_is_ok(call)) {
+        call_enters(call, model_job(model));
+    }
+}
+
+/* A host's struct that is too short even for ABI 1.0 is left alone: nothing can be told there. */
+static void error_give(struct call *call)
+{
+    struct intake_source source = {call->name, "reterr"};
+
+    if (intake_check(&intake_error, source, call->reterr, NULL) != HSDP_OK) {
+        return;
+    }
+    if (call->err.status == HSDP_OK) {
+        error_set(&call->err, call->status, "%s: failed without a reason", call->name);
+    }
+    call->err.status = call->status;
+    outtake(&intake_error, &call->err, call->reterr);
+}
+
+int32_t call_end(struct call *call)
+{
+    if (call->job != NULL) {
+        job_leave(call->job);
+    }
+    if (call->status < 0) {
+        error_give(call);
+    }
+    return call->status;
+}

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sets JSON logs of hsdp-gpt side by side, one column a file, named after the file:
+#     awk [-v least=LOSS] -f compare.awk fsdp.json hsdp.json
+# Speed and traffic are medians over the steps that all files have, but for the first five. With
+# `least` the exit status is 1 unless the mean loss of the last file's last 20 steps is below it.
+
+# The number behind "key": on this line.
+function number_of(line, key,    at) {
+    at = index(line, "\"" key "\": ")
+    return at == 0 ? 0 : substr(line, at + length(key) + 4) + 0
+}
+
+# Adds up what moved in all groups on this line, and remembers each group.
+function traffic_of(line, file,    at, rows, n, i, colon, name, total) {
+    at = index(line, "\"traffic\": ")
+    line = substr(line, at + 12)
+    n = split(line, rows, ", ")
+    total = 0
+    for (i = 1; i <= n; i++) {
+        colon = index(rows[i], "\": ")
+        if (colon > 0) {
+            name = substr(rows[i], 2, colon - 2)
+            moved[file, steps[file], name] = substr(rows[i], colon + 3) + 0
+            total += moved[file, steps[file], name]
+            if (!(name in is_group)) {
+                is_group[name] = 1
+                groups[++n_groups] = name
+            }
+        }
+    }
+    return total
+}
+
+function median(values, n,    i, j, kept) {
+    for (i = 2; i <= n; i++) {
+        kept = values[i]
+        for (j = i - 1; j >= 1 && values[j] > kept; j--) {
+            values[j + 1] = values[j]
+        }
+        values[j + 1] = kept
+    }
+    return n % 2 ? values[(n + 1) / 2] : (values[n / 2] + values[n / 2 + 1]) / 2
+}
+
+# 1234567 becomes 1,234,567.
+function grouped(number,    digits, text) {
+    digits = sprintf("%.0f", number)
+    while (length(digits) > 3) {
+        text = "," substr(digits, length(digits) - 2) text
+        digits = substr(digits, 1, length(digits) - 3)
+    }
+    return digits text
+}
+
+# Median over the common steps of one file: `what` is a speed or the bytes of a group.
+function middle(file, what,    i, n, values) {
+    n = 0
+    for (i = 6; i <= n_common; i++) {
+        values[++n] = what == "speed" ? speed[file, i] : \
+                      what == "total" ? total_moved[file, i] : moved[file, i, what] + 0
+    }
+    return median(values, n)
+}
+
+function row(title, kind, what,    file, value) {
+    printf "%-34s", title
+    for (file = 1; file <= n_files; file++) {
+        value = kind == "middle" ? middle(file, what) : memory[file, what]
+        printf "%18s", grouped(value)
+    }
+    printf "\n"
+}
+
+FNR == 1 {
+    n_files++
+    names[n_files] = FILENAME
+    sub(/.*\//, "", names[n_files])
+    sub(/\.json$/, "", names[n_files])
+}
+
+{
+    steps[n_files]++
+    loss[n_files, steps[n_files]] = number_of($0, "cross_entropy_loss")
+    speed[n_files, steps[n_files]] = number_of($0, "tokens_per_second")
+    total_moved[n_files, steps[n_files]] = traffic_of($0, n_files)
+    memory[n_files, "parameters"] = number_of($0, "parameters")
+    memory[n_files, "gradients"] = number_of($0, "gradients")
+    memory[n_files, "optimizer"] = number_of($0, "optimizer")
+    memory[n_files, "unsharded"] = number_of($0, "unsharded")
+    memory[n_files, "peak"] = number_of($0, "peak_memory_bytes")
+}
+
+END {
+    n_common = steps[1]
+    for (file = 2; file <= n_files; file++) {
+        n_common = steps[file] < n_common ? steps[file] : n_common
+    }
+    if (n_common < 6) {
+        print "compare: the logs have " n_common + 0 " steps in common; 6 are needed" > "/dev/stderr"
+        exit 1
+    }
+    printf "%-34s", "medians of steps 6 to " n_common
+    for (file = 1; file <= n_files; file++) {
+        printf "%18s", names[file]
+    }
+    printf "\n"
+    row("tokens per second", "middle", "speed")
+    row("bytes moved per step, rank 0", "middle", "total")
+    for (i = 1; i <= n_groups; i++) {
+        row("  in group " groups[i], "middle", groups[i])
+    }
+    row("bytes held, rank 0: parameters", "memory", "parameters")
+    row("  gradients", "memory", "gradients")
+    row("  optimizer", "memory", "optimizer")
+    row("  unsharded slots", "memory", "unsharded")
+    row("  whole process at its peak", "memory", "peak")
+    printf "%-34s", "loss at step " n_common
+    for (file = 1; file <= n_files; file++) {
+        printf "%18.6f", loss[file, n_common]
+    }
+    printf "\n"
+    for (i = steps[n_files] - 19; i <= steps[n_files]; i++) {
+        last += loss[n_files, i] / 20
+    }
+    printf "\n%s: the loss fell from %.4f to %.4f, the mean of the last 20 of %d steps\n", \
+           names[n_files], loss[n_files, 1], last, steps[n_files]
+    if (least != "" && !(last < least)) {
+        print "compare: the loss is not below " least > "/dev/stderr"
+        exit 1
+    }
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the keys of the configuration demand of each other, and the help about them. */
+#include "config.h"
+
+#include <string.h>
+
+/* Where a key was given, for a sentence about two keys. */
+static const char *origin_of(const struct config *config, const char *name)
+{
+    size_t i = 0;
+
+    while (strcmp(config_keys[i].name, name) != 0) {
+        i++;
+    }
+    return config->entries[i].where[0] == '\0' ? "default" : config->entries[i].where;
+}
+
+static int heads_check(const struct config *config, struct fault *ret_fault)
+{
+    if (config->hidden_size % config->num_attention_heads != 0) {
+        return fault_set(ret_fault, FAULT_CONFIG,
+                         "hidden_size %ju (%s) is not a multiple of num_attention_heads %ju (%s); "
+                         "it must be",
+                         (uintmax_t)config->hidden_size, origin_of(config, "hidden_size"),
+                         (uintmax_t)config->num_attention_heads,
+                         origin_of(config, "num_attention_heads"));
+    }
+    if (config->is_rotary && config->hidden_size / config->num_attention_heads % 2 != 0) {
+        return fault_set(ret_fault, FAULT_CONFIG,
+                         "position rotary (%s) needs an even number of channels per head, and "
+                         "hidden_size %ju over num_attention_heads %ju is %ju",
+                         origin_of(config, "position"), (uintmax_t)config->hidden_size,
+                         (uintmax_t)config->num_attention_heads,
+                         (uintmax_t)(config->hidden_size / config->num_attention_heads));
+    }
+    return 0;
+}
+
+int config_finish(struct config *config, struct fault *ret_fault)
+{
+    if (config_text(config, "min_learning_rate") == NULL) {
+        config->min_learning_rate = config->learning_rate / 10;
+    }
+    if (config->min_learning_rate > config->learning_rate) {
+        return fault_set(ret_fault, FAULT_CONFIG,
+                         "min_learning_rate %g (%s) is above learning_rate %g (%s); allowed is up "
+                         "to that",
+                         config->min_learning_rate, origin_of(config, "min_learning_rate"),
+                         config->learning_rate, origin_of(config, "learning_rate"));
+    }
+    return heads_check(config, ret_fault);
+}
+
+int config_microbatches(const struct config *config, uint32_t n_ranks, uint32_t *ret_microbatches,
+                        struct fault *ret_fault)
+{
+    const uint64_t together = config->micro_batch_size * n_ranks;
+
+    if (config->global_batch_size % together != 0) {
+        return fault_set(
+            ret_fault, FAULT_CONFIG,
+            "global_batch_size %ju (%s) is not a multiple of micro_batch_size %ju (%s) "
+            "times %u ranks; it must be one of %ju",
+            (uintmax_t)config->global_batch_size, origin_of(config, "global_batch_size"),
+            (uintmax_t)config->micro_batch_size, origin_of(config, "micro_batch_size"), n_ranks,
+            (uintmax_t)together);
+    }
+    *ret_microbatches = (uint32_t)(config->global_batch_size / together);
+    return 0;
+}
+
+void config_help(FILE *out)
+{
+    for (size_t i = 0; config_keys[i].name != NULL; i++) {
+        const struct config_key *key = &config_keys[i];
+        const int is_plugins = key->type == CONFIG_JOB || key->type == CONFIG_PLAN;
+        const char *value = key->default_text;
+
+        if (value == NULL) {
+            value = is_plugins ? "the plugin's" : "derived";
+        }
+        fprintf(out, "  %-26s %s", key->name, key->help);
+        if (key->type == CONFIG_CHOICE) {
+            fprintf(out, ": %s", key->choices);
+        } else if (key->type == CONFIG_INTEGER || key->type == CONFIG_NUMBER) {
+            fprintf(out, "; %.17g to %.17g", key->least, key->most);
+        }
+        fprintf(out, " [%s]\n", value[0] == '\0' ? "empty" : value);
+    }
+}

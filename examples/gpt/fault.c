@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How hsdp-gpt reports what went wrong. */
+#include "fault.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+int fault_set(struct fault *ret_fault, int exit_status, const char *format, ...)
+{
+    va_list values;
+
+    va_start(values, format);
+    vsnprintf(ret_fault->text, sizeof(ret_fault->text), format, values);
+    va_end(values);
+    return exit_status;
+}

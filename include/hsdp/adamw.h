@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Extension hsdp.adamw: clip, AdamW and publish in one pass over the flat shards. */
+#ifndef HSDP_ADAMW_H
+#define HSDP_ADAMW_H
+
+#include "hsdp/abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HSDP_ADAMW_EXTENSION "hsdp.adamw"
+
+/**
+ * Hyperparameters of one step; equal on all ranks.
+ *
+ * Since: 1.0
+ */
+struct hsdp_adamw_spec {
+    size_t struct_size;          /* sizeof(struct hsdp_adamw_spec) */
+    const double *learning_rate; /* n_hyper_groups values */
+    const double *weight_decay;  /* n_hyper_groups values, decoupled: p -= lr * decay * p */
+    uint64_t step;               /* of the bias correction, from 1; 0 = one more than last time */
+    double beta1;                /* 0 <= beta < 1 */
+    double beta2;
+    double epsilon; /* > 0 */
+    void *stream;
+    uint32_t n_hyper_groups; /* more than every parameter's hyper_group */
+    uint32_t reserved;       /* zero */
+};
+
+/**
+ * Functions of the extension.
+ *
+ * Since: 1.0
+ */
+struct hsdp_adamw_ops {
+    size_t struct_size;
+
+    /**
+     * Updates all trainable parameters from the step's gradients times its factor, in fp32, with
+     * states "exp_avg" and "exp_avg_sq" (fp32) that it creates at first use. Between step begin
+     * and end; it comes behind the step's collective by itself.
+     *
+     * Errors: HSDP_ERR_STATE outside of a step or when called twice in one; HSDP_ERR_INVALID for a
+     * parameter whose hyper_group is not below n_hyper_groups.
+     */
+    int32_t (*step)(hsdp_model *model, const struct hsdp_adamw_spec *spec,
+                    struct hsdp_error *reterr);
+};
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#define HSDP_ADAMW_SPEC_INIT HSDP_INIT_(hsdp_adamw_spec)
+
+#endif /* HSDP_ADAMW_H */

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps: gradient norm, clipping, and publishing what an optimizer has written. */
+#ifndef HSDP_STEP_H
+#define HSDP_STEP_H
+
+#include "hsdp/abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ *     begin    divides, and starts one collective for norm, non-finite flag and token weight
+ *     result   waits for it
+ *     ...      the optimizer writes HSDP_FLAT_MASTER and states, from HSDP_FLAT_GRAD * factor
+ *     end      publishes the new parameters            (or discard: nothing is published)
+ *
+ * The squared norm is the exact sum of the squares of the divided fp32 gradients, rounded once to
+ * fp64; each logical element counts once. It does not depend on strategy, sharding or order.
+ *
+ *     factor = gradient_scale / weight * clip,  clip = min(1, max_norm / (norm + 1e-6))
+ *
+ * where norm is that of the gradients times gradient_scale / weight, and `weight` is the sum over
+ * data ranks, or 1 unless the host gives one. A sum of 0 makes the norm NaN. A non-finite norm sets
+ * the flag and makes clip 1; gradients stay as they are.
+ */
+
+/**
+ * How to step. The numbers are equal on all ranks, but for `weight`.
+ *
+ * Since: 1.0
+ */
+struct hsdp_step_spec {
+    size_t struct_size;    /* sizeof(struct hsdp_step_spec) */
+    double max_norm;       /* 0 = do not clip */
+    double norm_p;         /* 0 = 2; 1..8; HUGE_VAL = largest element */
+    double gradient_scale; /* 0 = 1; for instance 1 / microbatches, or 1 / loss scale */
+    double weight; /* this rank's tokens: gradients are divided by the sum over data ranks. Peers in
+                      other dimensions pass equal weights, which count once. For `sum` */
+    void *stream;  /* where the host has written and will read */
+    uint32_t error_if_nonfinite; /* 1: result answers HSDP_ERR_NONFINITE on every rank, and the
+                                    step is still open, to be discarded */
+    uint32_t has_weight;         /* 1: weight counts, also when it is 0; equal on all ranks */
+};
+
+/**
+ * What a step found; the same bits on every rank.
+ *
+ * Since: 1.0
+ */
+struct hsdp_step_result {
+    size_t struct_size;    /* sizeof(struct hsdp_step_result) */
+    double norm;           /* after gradient_scale and weight; inf or NaN if an element is */
+    double clip;           /* 0 < clip <= 1 */
+    double factor;         /* what the optimizer multiplies gradients by */
+    double weight;         /* the sum over data ranks; 0 = none was given */
+    uint64_t step;         /* this step's number, from 1 */
+    uint32_t is_nonfinite; /* 1 on every rank if any element of any rank is inf or NaN */
+    uint32_t reserved;     /* zero */
+};
+
+/**
+ * Functions on steps. begin, end and discard are collective over the job.
+ *
+ * Since: 1.0
+ */
+struct hsdp_step_ops {
+    size_t struct_size;
+
+    /**
+     * Closes the window and opens a step.
+     *
+     * Errors: HSDP_ERR_STATE names the unit that is still in an open pass, unsharded, or has
+     * gradients that no FULL pass took up; or says that a step is open already.
+     * HSDP_ERR_UNSUPPORTED for a norm_p that is not built.
+     */
+    int32_t (*begin)(hsdp_model *model, const struct hsdp_step_spec *spec, uint64_t *ret_ticket,
+                     struct hsdp_error *reterr);
+
+    /**
+     * Waits for the step's collective. May be asked again.
+     *
+     * Errors: HSDP_ERR_MISMATCH when ranks began with other numbers, which fails the job.
+     */
+    int32_t (*result)(hsdp_model *model, struct hsdp_step_result *ret_result,
+                      struct hsdp_error *reterr);
+
+    /**
+     * Gives fp32[2] where the device can read them: norm and factor, valid when begin's ticket is
+     * done, so that a device optimizer never waits for the host. The address is fixed.
+     */
+    int32_t (*factor_view)(hsdp_model *model, struct hsdp_tensor *ret_view,
+                           struct hsdp_error *reterr);
+
+    /**
+     * Publishes the parameters and closes the step; gradients are dropped. The next unshard of
+     * each rank waits for what it needs.
+     */
+    int32_t (*end)(hsdp_model *model, void *stream, uint64_t *ret_ticket,
+                   struct hsdp_error *reterr);
+
+    /**
+     * Closes the step without publishing: parameters are as before, gradients are dropped. What
+     * the optimizer has written to states stays written.
+     */
+    int32_t (*discard)(hsdp_model *model, void *stream, struct hsdp_error *reterr);
+};
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#define HSDP_STEP_SPEC_INIT   HSDP_INIT_(hsdp_step_spec)
+#define HSDP_STEP_RESULT_INIT HSDP_INIT_(hsdp_step_result)
+
+#endif /* HSDP_STEP_H */

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Units at work: unshard, release, backward passes, reduction. The hot path. */
+#ifndef HSDP_UNIT_H
+#define HSDP_UNIT_H
+
+#include "hsdp/abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * One microbatch:
+ *
+ *     for each unit, in order:         unshard(FORWARD) ... compute ... release
+ *     backward_begin(units in reverse order, scope)
+ *     for each unit, in that order:    unshard(BACKWARD) ... compute, write gradients ...
+ *                                      reduce, release
+ *     backward_end
+ *
+ * The passes from one step to the next are a window. The last pass of every unit in a window has
+ * the scope FULL; before it
+ *
+ *     NONE   gradients are added up on this rank, in fp32;
+ *     INNER  they are reduced to the resting shard, and added up there;
+ *     FULL   they are reduced over all of R to the step shard, and added up there.
+ *
+ * Nothing is divided before the step. A unit that a rank never hands over counts as zeros, and so
+ * does one that is in no pass of the window. Units without trainable parameters need no pass.
+ *
+ * On a network unshard is an all-gather and a reduction a reduce-scatter. So all ranks of a class
+ * make the same unshard calls in the same order, those without tokens too; and they open and close
+ * the same passes. Only reduce may be left out.
+ */
+
+#define HSDP_USE_FORWARD      0
+#define HSDP_USE_BACKWARD     1 /* also acquires the gradient buffer, filled with zeros */
+#define HSDP_USE_BACKWARD_SET 2 /* the same, unfilled: the host writes every parameter */
+
+#define HSDP_SCOPE_NONE  0
+#define HSDP_SCOPE_INNER 1
+#define HSDP_SCOPE_FULL  2
+
+/**
+ * Functions on the units of a model. `unit` is the plan's index.
+ *
+ * Since: 1.0
+ */
+struct hsdp_unit_ops {
+    size_t struct_size;
+
+    /**
+     * Makes a unit's parameters whole, and for a backward use acquires its gradient buffer. Uses
+     * are counted: forward, recomputation and backward may overlap, each with its own release. A
+     * backward use needs an open pass that holds the unit, once per pass.
+     *
+     * stream is where the host will read; *ret_ticket is done when it may.
+     * Errors: HSDP_ERR_STATE names both units when another one still occupies the slot.
+     */
+    int32_t (*unshard)(hsdp_model *model, uint32_t unit, int32_t use, void *stream,
+                       uint64_t *ret_ticket, struct hsdp_error *reterr);
+
+    /**
+     * Ends one use. After the last one the content of the views is undefined. `stream` is where
+     * the host has read: the memory is not reused before that is done.
+     *
+     * Errors: HSDP_ERR_STATE without a use, or with a gradient not handed over by reduce.
+     */
+    int32_t (*release)(hsdp_model *model, uint32_t unit, void *stream, struct hsdp_error *reterr);
+
+    /**
+     * Adds a foreign or late gradient of one parameter: this rank's contribution, fp32, bf16 or
+     * fp16, summed in fp32. It joins the unit's next reduction, also one by backward_end of a pass
+     * in which the unit is not handed over. A window that ends before is an error of step.begin.
+     *
+     * Shapes: the parameter's.
+     */
+    int32_t (*grad_add)(hsdp_model *model, uint32_t param, const struct hsdp_tensor *grad,
+                        void *stream, struct hsdp_error *reterr);
+
+    /**
+     * Opens a backward pass over n_units units, in the order in which they will be reduced, with
+     * one scope. Open passes have disjoint units (pipeline chunks). All ranks of a unit's class
+     * declare the same units in the same order.
+     *
+     * Errors: HSDP_ERR_INVALID for a unit twice; HSDP_ERR_STATE for one that an open pass holds,
+     * or a scope that needs more memory than `accumulation_scope` has planned.
+     */
+    int32_t (*backward_begin)(hsdp_model *model, const uint32_t *units, uint64_t n_units,
+                              int32_t scope, uint64_t *ret_pass, struct hsdp_error *reterr);
+
+    /**
+     * Hands over the gradients of a unit. It is reduced when all units before it in the pass have
+     * been handed over, so the sequence of collectives is the same on every rank. From here on
+     * the host may not touch the gradient view. Does not release the parameters.
+     *
+     * *ret_ticket is done when the reduction is, which the host need not await.
+     * Errors: HSDP_ERR_STATE when the unit has no gradient buffer, was handed over already, or is
+     * too far (`slots` or more) ahead of one that was not: both are named.
+     */
+    int32_t (*reduce)(hsdp_model *model, uint64_t pass, uint32_t unit, void *stream,
+                      uint64_t *ret_ticket, struct hsdp_error *reterr);
+
+    /**
+     * Closes a pass; units not handed over count as zeros on this rank.
+     *
+     * Errors: HSDP_ERR_STATE when a unit's gradient buffer was acquired and not handed over.
+     */
+    int32_t (*backward_end)(hsdp_model *model, uint64_t pass, void *stream, uint64_t *ret_ticket,
+                            struct hsdp_error *reterr);
+};
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* HSDP_UNIT_H */

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Time: the monotonic clock only, so that jumps of the wall clock change nothing. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdint.h>
+
+/** Now, nanoseconds of CLOCK_MONOTONIC. */
+uint64_t clock_now_ns(void);
+
+/** now + ms, saturating; UINT64_MAX is "never". */
+uint64_t clock_deadline_ns(uint64_t ms);
+
+/** Milliseconds from now to a deadline, rounded up; 0 when it has passed, at most max_ms. */
+int clock_left_ms(uint64_t deadline_ns, int max_ms);
+
+#endif /* BASE_CLOCK_H */

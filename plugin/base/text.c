@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text that grows, and JSON written into it. */
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+void text_fini(struct text *text)
+{
+    free(text->chars);
+    memset(text, 0, sizeof(*text));
+}
+
+static bool text_reserve(struct text *text, uint64_t n_bytes)
+{
+    uint64_t wanted = text->n_bytes + n_bytes + 1;
+    uint64_t capacity = text->capacity_bytes == 0 ? 256 : text->capacity_bytes;
+    char *chars;
+
+    if (text->is_failed) {
+        return false;
+    }
+    while (capacity < wanted) {
+        capacity *= 2;
+    }
+    if (capacity == text->capacity_bytes) {
+        return true;
+    }
+    chars = realloc(text->chars, capacity);
+    if (chars == NULL) {
+        text->is_failed = true;
+        return false;
+    }
+    text->chars = chars;
+    text->capacity_bytes = capacity;
+    return true;
+}
+
+void text_add(struct text *text, const char *format, ...)
+{
+    va_list args;
+    int n_bytes;
+
+    va_start(args, format);
+    n_bytes = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n_bytes < 0 || !text_reserve(text, (uint64_t)n_bytes)) {
+        text->is_failed = true;
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text->chars + text->n_bytes, (size_t)n_bytes + 1, format, args);
+    va_end(args);
+    text->n_bytes += (uint64_t)n_bytes;
+}
+
+static void string_add(struct text *text, const char *value)
+{
+    text_add(text, "\"");
+    for (const char *c = value; *c != '\0'; c++) {
+        if (*c == '"' || *c == '\\') {
+            text_add(text, "\\%c", *c);
+        } else if ((unsigned char)*c < 0x20) {
+            text_add(text, "\\u%04x", (unsigned)*c);
+        } else {
+            text_add(text, "%c", *c);
+        }
+    }
+    text_add(text, "\"");
+}
+
+/* Everything before a value: the comma after its predecessor, and the key. */
+static void value_begin(struct text *text, const char *key)
+{
+    if (text->wants_comma) {
+        text_add(text, ",");
+    }
+    if (key != NULL) {
+        string_add(text, key);
+        text_add(text, ":");
+    }
+    text->wants_comma = true;
+}
+
+void json_open(struct text *text, const char *key, char bracket)
+{
+    value_begin(text, key);
+    text_add(text, "%c", bracket);
+    text->wants_comma = false;
+}
+
+void json_close(struct text *text, char bracket)
+{
+    text_add(text, "%c", bracket);
+    text->wants_comma = true;
+}
+
+void json_string(struct text *text, const char *key, const char *value)
+{
+    value_begin(text, key);
+    string_add(text, value);
+}
+
+void json_uint(struct text *text, const char *key, uint64_t value)
+{
+    value_begin(text, key);
+    text_add(text, "%" PRIu64, value);
+}
+
+void json_int(struct text *text, const char *key, int64_t value)
+{
+    value_begin(text, key);
+    text_add(text, "%" PRId64, value);
+}
+
+void json_bool(struct text *text, const char *key, bool value)
+{
+    value_begin(text, key);
+    text_add(text, "%s", value ? "true" : "false");
+}
+
+int32_t text_export(const struct text *text, char *ret_text, uint64_t max_bytes,
+                    uint64_t *ret_bytes, struct hsdp_error *reterr)
+{
+    if (text->is_failed) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY,
+                         "text: no memory for a report of over %" PRIu64 " bytes", text->n_bytes);
+    }
+    *ret_bytes = text->n_bytes + 1;
+    if (max_bytes < *ret_bytes) {
+        return error_set(reterr, HSDP_ERR_BUFFER_TOO_SMALL,
+                         "text: %" PRIu64 " bytes are needed, the buffer has %" PRIu64, *ret_bytes,
+                         max_bytes);
+    }
+    if (text->n_bytes == 0) {
+        ret_text[0] = '\0';
+        return HSDP_OK;
+    }
+    memcpy(ret_text, text->chars, text->n_bytes + 1);
+    return HSDP_OK;
+}

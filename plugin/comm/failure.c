@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Failure: reporting the first one, and repeating it. */
+#include "comm/failure.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/job_internal.h"
+
+enum {
+    FAILURE_NONE,
+    FAILURE_CLAIMED, /* being written */
+    FAILURE_SET,
+};
+
+/* How long a failure may take to be written; its writer may have been killed meanwhile. */
+#define CLAIM_LIMIT_MS 100u
+
+static bool failure_is_set(const struct failure *failure)
+{
+    return atomic_load(&failure->state) == FAILURE_SET;
+}
+
+const struct failure *failure_first(const struct hsdp_job *job)
+{
+    const struct control *control = atomic_load(&job->control);
+
+    if (control != NULL && failure_is_set(&control->failure)) {
+        return &control->failure;
+    }
+    return failure_is_set(&job->failure) ? &job->failure : NULL;
+}
+
+/* True when this call has written the failure, false when there was one already. */
+static bool failure_write(struct failure *failure, uint32_t rank, const struct hsdp_error *err)
+{
+    uint64_t limit_ns = clock_deadline_ns(CLAIM_LIMIT_MS);
+    uint32_t expected = FAILURE_NONE;
+
+    if (atomic_compare_exchange_strong(&failure->state, &expected, FAILURE_CLAIMED)) {
+        failure->rank = rank;
+        failure->error = *err;
+        atomic_store(&failure->state, FAILURE_SET);
+        return true;
+    }
+    while (!failure_is_set(failure) && clock_now_ns() < limit_ns) {
+        usleep(100);
+    }
+    return false;
+}
+
+/* Tells this process's host, once. */
+static void failure_notice(struct hsdp_job *job)
+{
+    const struct failure *first = failure_first(job);
+
+    if (first == NULL || atomic_exchange(&job->is_noticed, 1u) != 0) {
+        return;
+    }
+    job_log(job, HSDP_LOG_ERROR, "job \"%s\" has failed: %s", job->name, first->error.message);
+    if (job->host.on_abort != NULL) {
+        job->host.on_abort(job->host.user, &first->error);
+    }
+}
+
+static void connect_wake(struct hsdp_job *job)
+{
+    int fd = atomic_load(&job->abort_fd);
+    uint64_t one = 1;
+    ssize_t n_written;
+
+    if (fd >= 0) {
+        n_written = write(fd, &one, sizeof(one));
+        (void)n_written; /* full means: it is awake already */
+    }
+}
+
+void failure_share(struct hsdp_job *job)
+{
+    struct control *control = atomic_load(&job->control);
+
+    if (control != NULL && failure_is_set(&job->failure) &&
+        failure_write(&control->failure, job->failure.rank, &job->failure.error)) {
+        control_ring_all(control);
+    }
+}
+
+int32_t failure_raise_for(struct hsdp_job *job, uint32_t reporter, struct hsdp_error *err)
+{
+    struct control *control = atomic_load(&job->control);
+    const struct failure *first;
+
+    err->struct_size = sizeof(*err);
+    if (control == NULL) {
+        failure_write(&job->failure, reporter, err);
+        failure_share(job); /* connect may have got there meanwhile */
+        connect_wake(job);
+    } else if (failure_write(&control->failure, reporter, err)) {
+        control_ring_all(control);
+    }
+    first = failure_first(job);
+    if (first != NULL) {
+        *err = first->error;
+    } else { /* whoever claimed it has died over it: then this rank says what it knows itself */
+        failure_write(&job->failure, reporter, err);
+    }
+    failure_notice(job);
+    return err->status;
+}
+
+int32_t failure_raise(struct hsdp_job *job, struct hsdp_error *err)
+{
+    return failure_raise_for(job, job->launch.rank, err);
+}
+
+int32_t job_fail(struct hsdp_job *job, const struct hsdp_error *err)
+{
+    struct hsdp_error own = *err;
+
+    failure_raise(job, &own);
+    job->is_told = true; /* open work ends with the next call: this one may be part of it */
+    return err->status;
+}
+
+int32_t failure_tell(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    const struct failure *first = failure_first(job);
+
+    failure_notice(job);
+    job->is_told = true;
+    work_fail_all(job, first->error.status);
+    if (reterr != NULL) {
+        *reterr = first->error;
+    }
+    return first->error.status;
+}
+
+int32_t failure_refuse(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    const struct failure *first = failure_first(job);
+
+    failure_notice(job);
+    work_fail_all(job, first->error.status);
+    return error_set(reterr, HSDP_ERR_ABORTED, "aborted: rank %" PRIu32 " reported: %s",
+                     first->rank, first->error.message);
+}
+
+int32_t job_abort(struct hsdp_job *job, const char *reason, struct hsdp_error *reterr)
+{
+    struct hsdp_error err;
+
+    if (job == NULL) {
+        return error_set(reterr, HSDP_ERR_INVALID, "job.abort: the job is NULL");
+    }
+    if (*job->alive == 0) {
+        return error_set(reterr, HSDP_ERR_FORKED,
+                         "job: made in another process, of which this one is a child");
+    }
+    error_set(&err, HSDP_ERR_ABORTED, "%s", reason == NULL ? "abort called by the host" : reason);
+    failure_raise(job, &err);
+    return HSDP_OK;
+}
+
+int32_t job_status(const struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    const struct failure *first;
+
+    if (*job->alive == 0) {
+        return error_set(reterr, HSDP_ERR_FORKED,
+                         "job: made in another process, of which this one is a child");
+    }
+    first = failure_first(job);
+    if (first == NULL) {
+        return HSDP_OK;
+    }
+    if (reterr != NULL) {
+        *reterr = first->error;
+    }
+    return first->error.status;
+}
+
+void error_missing(struct hsdp_error *err, uint64_t rank_mask)
+{
+    err->n_missing_ranks = 0;
+    for (uint32_t rank = 0; rank < LAUNCH_MAX_RANKS; rank++) {
+        if ((rank_mask >> rank & 1u) == 0) {
+            continue;
+        }
+        if (err->n_missing_ranks < HSDP_ERROR_MAX_RANKS) {
+            err->missing_ranks[err->n_missing_ranks] = rank;
+        }
+        err->n_missing_ranks++;
+    }
+}
+
+void ranks_text(uint64_t rank_mask, char *ret_text, uint64_t max_bytes)
+{
+    bool is_one = (rank_mask & (rank_mask - 1)) == 0;
+    const char *before = " ";
+    uint64_t n_bytes = (uint64_t)snprintf(ret_text, max_bytes, is_one ? "rank" : "ranks");
+
+    for (uint32_t rank = 0; rank < LAUNCH_MAX_RANKS && n_bytes + 16 < max_bytes; rank++) {
+        if ((rank_mask >> rank & 1u) != 0) {
+            n_bytes += (uint64_t)snprintf(ret_text + n_bytes, max_bytes - n_bytes, "%s%" PRIu32,
+                                          before, rank);
+            before = ", ";
+        }
+    }
+}

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs: making, connecting, closing and giving them back; who may enter. */
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/group_internal.h"
+#include "comm/job_internal.h"
+#include "comm/process.h"
+#include "comm/rendezvous.h"
+
+#define SPIN_TRIES         60u /* about as many microseconds */
+#define SPIN_TRIES_CROWDED 4u
+#define AWAY_MIN_NS        UINT64_C(1000000000) /* a host that computes so long is no stuck one */
+
+/* ---------------------------------------------------------------------------------- making */
+
+static int32_t spec_check(const struct hsdp_job_spec *spec, struct hsdp_error *reterr)
+{
+    if (spec->name != NULL && (spec->name[0] == '\0' || strlen(spec->name) > JOB_NAME_MAX)) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "job: the name \"%.80s\" has %zu bytes; 1 to %u are allowed", spec->name,
+                         strlen(spec->name), JOB_NAME_MAX);
+    }
+    if ((spec->kv_put == NULL) != (spec->kv_get == NULL)) {
+        return error_set(reterr, HSDP_ERR_INVALID, "job: kv_put and kv_get go together; %s is NULL",
+                         spec->kv_put == NULL ? "kv_put" : "kv_get");
+    }
+    if ((spec->memory_alloc == NULL) != (spec->memory_free == NULL)) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "job: memory_alloc and memory_free go together; %s is NULL",
+                         spec->memory_alloc == NULL ? "memory_alloc" : "memory_free");
+    }
+    if (spec->device_type != 0 && spec->device_type != HSDP_DEVICE_CPU) {
+        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
+                         "job: device type %" PRId32 "; this version computes on CPUs (%d)",
+                         spec->device_type, HSDP_DEVICE_CPU);
+    }
+    return HSDP_OK;
+}
+
+static int32_t identity_read(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    struct text text = TEXT_INIT;
+
+    if (job->launch.world_ranks == 1 || job->host.kv_put != NULL) {
+        return HSDP_OK;
+    }
+    if (!launch_identity(&text) && !text.is_failed) {
+        return error_set(reterr, HSDP_ERR_UNAVAILABLE,
+                         "job: nothing in the environment tells this run of %" PRIu32
+                         " ranks from others: set MASTER_ADDR and MASTER_PORT or HSDP_RUN_ID, or "
+                         "give kv_put and kv_get",
+                         job->launch.world_ranks);
+    }
+    if (text.is_failed) {
+        text_fini(&text);
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "job: no memory for its identity");
+    }
+    job->identity = text.chars; /* handed over */
+    return HSDP_OK;
+}
+
+/* A page that reads zero in every child, so that a look at it needs no system call. */
+static int32_t alive_map(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    uint64_t *page =
+        mmap(NULL, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "job: no page: %s", strerror(errno));
+    }
+    if (madvise(page, page_bytes, MADV_WIPEONFORK) != 0) {
+        error_set(reterr, HSDP_ERR_UNAVAILABLE, "job: this kernel cannot wipe a page on fork: %s",
+                  strerror(errno));
+        munmap(page, page_bytes);
+        return HSDP_ERR_UNAVAILABLE;
+    }
+    *page = 1;
+    job->alive = page;
+    return HSDP_OK;
+}
+
+static void fields_init(struct hsdp_job *job, const struct hsdp_job_spec *spec)
+{
+    snprintf(job->name, sizeof(job->name), "%s", spec->name == NULL ? "default" : spec->name);
+    job->host.kv_put = spec->kv_put;
+    job->host.kv_get = spec->kv_get;
+    job->host.log = spec->log;
+    job->host.on_abort = spec->on_abort;
+    job->host.user = spec->user;
+    job->failed_ticket = UINT64_MAX;
+    atomic_init(&job->n_refs, 1);
+    atomic_init(&job->abort_fd, -1);
+    for (uint32_t rank = 0; rank < LAUNCH_MAX_RANKS; rank++) {
+        job->pidfds[rank] = -1;
+        job->connections[rank] = -1;
+    }
+}
+
+int32_t job_create(const struct hsdp_job_spec *spec, struct hsdp_job **ret_job,
+                   struct hsdp_error *reterr)
+{
+    struct hsdp_job *job = calloc(1, sizeof(*job));
+    int32_t status;
+
+    if (job == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "job: cannot allocate %zu bytes",
+                         sizeof(*job));
+    }
+    pthread_mutex_init(&job->lock, NULL);
+    fields_init(job, spec);
+    status = spec_check(spec, reterr);
+    if (status == HSDP_OK) {
+        status = launch_read(spec, &job->launch, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = job_settings_init(job, spec, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = identity_read(job, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = alive_map(job, reterr);
+    }
+    if (status != HSDP_OK) {
+        job_unref(job);
+        return status;
+    }
+    job->flight.max_records = (uint64_t)settings_integer(&job->settings, "flight_records");
+    *ret_job = job;
+    return HSDP_OK;
+}
+
+/* ----------------------------------------------------------------------------- giving back */
+
+static void connections_close(struct hsdp_job *job)
+{
+    for (uint32_t rank = 0; rank < LAUNCH_MAX_RANKS; rank++) {
+        if (job->connections[rank] >= 0) {
+            close(job->connections[rank]);
+        }
+        if (job->pidfds[rank] >= 0) {
+            close(job->pidfds[rank]);
+        }
+        job->connections[rank] = -1;
+        job->pidfds[rank] = -1;
+    }
+}
+
+static void job_free(struct hsdp_job *job)
+{
+    struct counter *counter = atomic_load(&job->counters);
+
+    communicators_free(job);
+    connections_close(job);
+    if (atomic_load(&job->abort_fd) >= 0) {
+        close(atomic_load(&job->abort_fd));
+    }
+    control_unmap(atomic_load(&job->control));
+    while (counter != NULL) {
+        struct counter *next = atomic_load(&counter->next);
+
+        free(counter);
+        counter = next;
+    }
+    flight_fini(&job->flight);
+    settings_fini(&job->settings);
+    free(job->identity);
+    if (job->alive != NULL) {
+        munmap((void *)(uintptr_t)job->alive, (size_t)sysconf(_SC_PAGESIZE));
+    }
+    pthread_mutex_destroy(&job->lock);
+    free(job);
+}
+
+void job_ref(struct hsdp_job *job)
+{
+    atomic_fetch_add(&job->n_refs, 1u);
+}
+
+void job_unref(struct hsdp_job *job)
+{
+    if (atomic_fetch_sub(&job->n_refs, 1u) == 1) {
+        job_free(job);
+    }
+}
+
+void job_destroy(struct hsdp_job *job)
+{
+    struct control *control;
+
+    if (job == NULL) {
+        return;
+    }
+    control = atomic_load(&job->control);
+    if (*job->alive != 0 && control != NULL && atomic_load(&job->state) != JOB_CLOSED) {
+        atomic_store(&control->ranks[job->launch.rank].has_left, 1u);
+        control_ring_all(control);
+    }
+    work_fail_all(job, HSDP_ERR_ABORTED);
+    atomic_store(&job->state, JOB_DESTROYED);
+    job_unref(job);
+}
+
+/* -------------------------------------------------------------------------------- entering */
+
+int32_t job_enter_failed(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    uint64_t away_ns;
+
+    if (*job->alive == 0) {
+        return error_set(reterr, HSDP_ERR_FORKED,
+                         "job: made in another process, of which this one is a child");
+    }
+    if (atomic_exchange(&job->is_inside, 1u) != 0) {
+        return error_set(reterr, HSDP_ERR_BUSY,
+                         "job: a call is inside already, on this or "
+                         "another thread");
+    }
+    if (atomic_load(&job->state) == JOB_DESTROYED) {
+        job_leave(job);
+        return error_set(reterr, HSDP_ERR_STATE, "job: destroyed");
+    }
+    if (job->left_ns != 0) {
+        away_ns = clock_now_ns() - job->left_ns;
+        job->away_ns += away_ns >= AWAY_MIN_NS ? away_ns : 0;
+        job->left_ns = 0;
+    }
+    return HSDP_OK;
+}
+
+int32_t job_enter(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    int32_t status = job_enter_failed(job, reterr);
+
+    if (status == HSDP_OK && failure_first(job) != NULL) {
+        status = failure_refuse(job, reterr);
+        job_leave(job);
+    }
+    return status;
+}
+
+void job_leave(struct hsdp_job *job)
+{
+    if (job->first_work != NULL) {
+        job->left_ns = clock_now_ns(); /* open work's clocks stand still while the host is away */
+    }
+    atomic_store(&job->is_inside, 0u);
+}
+
+/* ------------------------------------------------------------------------------ connecting */
+
+/* Opens all peers' processes. Whoever has died before is missing in the exchange that follows. */
+static int32_t peers_watch(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    struct control *control = atomic_load(&job->control);
+
+    if (control->ranks[job->launch.rank].pid != (uint32_t)getpid()) {
+        return error_set(reterr, HSDP_ERR_UNAVAILABLE,
+                         "connect: process %ld is number %" PRIu32
+                         " to rank 0: ranks live in different process namespaces",
+                         (long)getpid(), control->ranks[job->launch.rank].pid);
+    }
+    for (uint32_t rank = 0; rank < job->launch.world_ranks; rank++) {
+        if (rank == job->launch.rank) {
+            continue;
+        }
+        job->pidfds[rank] = process_open(control->ranks[rank].pid);
+        if (job->pidfds[rank] < 0 && errno != ESRCH) {
+            return error_set(reterr, HSDP_ERR_UNAVAILABLE,
+                             "connect: cannot watch process %" PRIu32 " of rank %" PRIu32 ": %s",
+                             control->ranks[rank].pid, rank, strerror(errno));
+        }
+    }
+    return HSDP_OK;
+}
+
+static int32_t ranks_meet(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
+{
+    int32_t status;
+
+    if (atomic_load(&job->abort_fd) < 0) {
+        atomic_store(&job->abort_fd, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    }
+    if (atomic_load(&job->abort_fd) < 0) {
+        return error_set(reterr, HSDP_ERR_UNAVAILABLE, "connect: no event: %s", strerror(errno));
+    }
+    status = rendezvous_meet(job, deadline_ns, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    failure_share(job); /* an abort during the last moments of the meeting */
+    status = peers_watch(job, reterr);
+    /* Twice: what a rank has opened before the first is right if its peer comes to the second. */
+    for (int round = 0; round < 2; round++) {
+        status = exchange_agree_by(job, "connect", status, deadline_ns, reterr);
+    }
+    return status;
+}
+
+static void processors_count(struct hsdp_job *job)
+{
+    cpu_set_t set;
+    int n_processors = 1;
+
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        n_processors = CPU_COUNT(&set);
+    }
+    job->is_crowded = job->launch.world_ranks > (uint32_t)n_processors;
+    job->spin_tries = job->is_crowded ? SPIN_TRIES_CROWDED : SPIN_TRIES;
+}
+
+int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    uint64_t seconds = (uint64_t)settings_integer(&job->settings, "init_timeout_seconds");
+    uint64_t deadline_ns = clock_deadline_ns(seconds * 1000u);
+    struct control *control = NULL;
+    int32_t status;
+
+    if (atomic_load(&job->state) != JOB_CREATED || atomic_load(&job->control) != NULL) {
+        return error_set(reterr, HSDP_ERR_STATE, "job: connect comes once, and it has come");
+    }
+    processors_count(job);
+    if (job->launch.world_ranks == 1) {
+        status = control_map(-1, 1, &control, reterr);
+        if (status == HSDP_OK) {
+            atomic_store(&job->control, control);
+            failure_share(job);
+        }
+    } else {
+        status = ranks_meet(job, deadline_ns, reterr);
+    }
+    if (status != HSDP_OK) {
+        connections_close(job);
+        return status;
+    }
+    atomic_store(&job->state, JOB_CONNECTED);
+    job_log(job, HSDP_LOG_INFO, "job \"%s\": rank %" PRIu32 " of %" PRIu32 " is connected",
+            job->name, job->launch.rank, job->launch.world_ranks);
+    return HSDP_OK;
+}
+
+/* --------------------------------------------------------------------------------- closing */
+
+static int32_t farewell_wait(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
+{
+    struct control *control = atomic_load(&job->control);
+    struct wait_entry entries[LAUNCH_MAX_RANKS];
+    struct wait wait = {.entries = entries, .operation = "close", .deadline_ns = deadline_ns};
+    uint32_t ranks[LAUNCH_MAX_RANKS];
+
+    wait.n_entries = job->launch.world_ranks;
+    for (uint32_t rank = 0; rank < job->launch.world_ranks; rank++) {
+        ranks[rank] = rank;
+        entries[rank] = (struct wait_entry){.counter = &control->ranks[rank].farewell, .target = 1};
+        entries[rank].rank = rank;
+    }
+    job_signal(job, &control->ranks[job->launch.rank].farewell, 1, ranks, wait.n_entries);
+    return job_wait(job, &wait, reterr);
+}
+
+int32_t job_close(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    uint64_t deadline_ns = clock_deadline_ns(job_timeout_ms(job));
+    int32_t status = HSDP_OK;
+
+    if (failure_first(job) != NULL) {
+        return failure_refuse(job, reterr);
+    }
+    if (atomic_load(&job->state) != JOB_CONNECTED) {
+        return error_set(reterr, HSDP_ERR_STATE, "job: close needs a connected job; this one is %s",
+                         atomic_load(&job->state) == JOB_CLOSED ? "closed" : "not connected");
+    }
+    while (job->first_work != NULL && status == HSDP_OK) {
+        struct waiting waiting = {.ticket = job->first_work->ticket, .give_up_ns = UINT64_MAX};
+
+        status = wait_run(job, &waiting, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = farewell_wait(job, deadline_ns, reterr);
+    }
+    if (status == HSDP_OK) {
+        atomic_store(&job->state, JOB_CLOSED);
+    }
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------- asking */
+
+int32_t job_info(const struct hsdp_job *job, struct hsdp_job_info *ret_info,
+                 struct hsdp_error *reterr)
+{
+    (void)reterr;
+    memset(ret_info, 0, sizeof(*ret_info));
+    ret_info->struct_size = sizeof(*ret_info);
+    ret_info->backend = "shm";
+    ret_info->rank = job->launch.rank;
+    ret_info->world_ranks = job->launch.world_ranks;
+    ret_info->local_rank = job->launch.local_rank;
+    ret_info->local_ranks = job->launch.local_ranks;
+    ret_info->n_tickets_open = atomic_load(&job->n_open);
+    ret_info->timeout_ms = job_timeout_ms(job);
+    ret_info->is_connected = job_is_connected(job);
+    return HSDP_OK;
+}
+
+uint32_t job_rank(const struct hsdp_job *job)
+{
+    return job->launch.rank;
+}
+
+uint32_t job_world_ranks(const struct hsdp_job *job)
+{
+    return job->launch.world_ranks;
+}
+
+bool job_is_connected(const struct hsdp_job *job)
+{
+    return atomic_load(&job->state) == JOB_CONNECTED;
+}
+
+uint64_t job_timeout_ms(const struct hsdp_job *job)
+{
+    return atomic_load(&job->timeout_ms);
+}
+
+void job_log(struct hsdp_job *job, int32_t level, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+
+    if (job->host.log == NULL) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    job->host.log(job->host.user, level, line);
+}

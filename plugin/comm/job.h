@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs: identity, deadlines, failure, tickets; what the rest of the engine knows of a run. */
+#ifndef COMM_JOB_H
+#define COMM_JOB_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "hsdp/job.h"
+
+struct hsdp_job; /* job_internal.h, for plugin/comm only */
+
+/* ------------------------------------------------- the functions of the public table: hsdp/job.h
+ */
+
+int32_t job_create(const struct hsdp_job_spec *spec, struct hsdp_job **ret_job,
+                   struct hsdp_error *reterr);
+int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr);
+int32_t job_close(struct hsdp_job *job, struct hsdp_error *reterr);
+void job_destroy(struct hsdp_job *job);
+int32_t job_abort(struct hsdp_job *job, const char *reason, struct hsdp_error *reterr);
+int32_t job_status(const struct hsdp_job *job, struct hsdp_error *reterr);
+int32_t job_info(const struct hsdp_job *job, struct hsdp_job_info *ret_info,
+                 struct hsdp_error *reterr);
+int32_t job_setting(const struct hsdp_job *job, const char *key, const char **ret_value,
+                    const char **ret_source, struct hsdp_error *reterr);
+int32_t job_setting_set(struct hsdp_job *job, const char *key, const char *value,
+                        struct hsdp_error *reterr);
+int32_t job_phase_push(struct hsdp_job *job, const char *phase, uint64_t timeout_ms,
+                       struct hsdp_error *reterr);
+int32_t job_phase_pop(struct hsdp_job *job, struct hsdp_error *reterr);
+int32_t job_ticket_wait(struct hsdp_job *job, uint64_t ticket, uint64_t wait_ms,
+                        struct hsdp_error *reterr);
+int32_t job_ticket_order(struct hsdp_job *job, uint64_t ticket, void *stream,
+                         struct hsdp_error *reterr);
+int32_t job_report(const struct hsdp_job *job, const char *what, char *ret_text, uint64_t max_bytes,
+                   uint64_t *ret_bytes, struct hsdp_error *reterr);
+int32_t job_counter(const struct hsdp_job *job, const char *name, uint64_t *ret_value,
+                    struct hsdp_error *reterr);
+int32_t job_counter_name(const struct hsdp_job *job, uint64_t index, const char **ret_name,
+                         struct hsdp_error *reterr);
+
+/* ------------------------------------------------------------------------ entering, for the border
+ */
+
+/**
+ * Claims the job for this thread's call: HSDP_ERR_FORKED in a child, HSDP_ERR_BUSY while another
+ * thread is inside, HSDP_ERR_ABORTED with the first reason once the job has failed. Every
+ * successful enter is followed by a leave. The cost is tens of nanoseconds: no system call.
+ */
+int32_t job_enter(struct hsdp_job *job, struct hsdp_error *reterr);
+void job_leave(struct hsdp_job *job);
+/** Like job_enter, but lets a failed job in: for ticket_wait's last word, close, info, setting. */
+int32_t job_enter_failed(struct hsdp_job *job, struct hsdp_error *reterr);
+
+/* References: groups and models keep a job's memory alive. job_destroy gives back the host's. */
+void job_ref(struct hsdp_job *job);
+void job_unref(struct hsdp_job *job);
+
+/* ------------------------------------------------------------------------------ asking, for shard/
+ */
+
+uint32_t job_rank(const struct hsdp_job *job);
+uint32_t job_world_ranks(const struct hsdp_job *job);
+bool job_is_connected(const struct hsdp_job *job);
+uint64_t job_timeout_ms(const struct hsdp_job *job); /* of an operation, now */
+void job_log(struct hsdp_job *job, int32_t level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ------------------------------------------------------------------------- waiting and signalling
+ */
+
+/*
+ * Everything that ranks wait for is a 64-bit counter in shared memory that one rank raises and
+ * others watch. A waiter sleeps on its own doorbell; whoever raises a counter rings the bells of
+ * those who may be asleep.
+ */
+
+/** One condition: *counter >= target, raised by world rank `rank`. */
+struct wait_entry {
+    const _Atomic uint64_t *counter;
+    uint64_t target;
+    uint32_t rank;
+    uint32_t reserved;
+};
+
+/** What is waited for, and how it is called in an error. Texts are borrowed. */
+struct wait {
+    const struct wait_entry *entries;
+    uint32_t n_entries;
+    const char *operation; /* "reduce" */
+    const char *group;     /* "dp_shard"; NULL = none */
+    const char *unit;      /* NULL = none */
+    uint64_t sequence;     /* 0 = none */
+    uint64_t ticket;       /* 0 = none */
+    uint64_t deadline_ns;  /* of the operation; 0 = job_timeout_ms from the start of this wait */
+};
+
+bool wait_is_met(const struct wait *wait); /* acquire order */
+
+/**
+ * Waits until all entries are met, doing open work meanwhile. On expiry, loss of a missing peer or
+ * a failure elsewhere the job has failed, and the error names operation, group, unit, sequence,
+ * the missing ranks and the time waited.
+ */
+int32_t job_wait(struct hsdp_job *job, const struct wait *wait, struct hsdp_error *reterr);
+
+/** Raises a counter (release order) and rings those of the ranks that sleep. Own rank is skipped.
+ */
+void job_signal(struct hsdp_job *job, _Atomic uint64_t *counter, uint64_t value,
+                const uint32_t *ranks, uint32_t n_ranks);
+
+/**
+ * Fails the job with *err (its status and message filled): the first failure of any rank is kept
+ * and shown to all. Returns err->status.
+ */
+int32_t job_fail(struct hsdp_job *job, const struct hsdp_error *err);
+
+/* -------------------------------------------------------------------------------------- open work
+ */
+
+/**
+ * Work that goes on inside of later calls: a reduction, a collective of the host. Embedded in its
+ * owner's struct, which the owner frees after `is_done`, or in `cancel` when the job goes first.
+ */
+struct work {
+    struct work *next; /* private to the job, like the next three */
+    uint64_t clock_ns; /* since when it has been blocked; 0 = it never was */
+    uint64_t away_ns;  /* how long the host had been away by then */
+    uint64_t flight;   /* its record */
+    uint64_t ticket;   /* set by job_work_start */
+    /* Goes on without waiting: HSDP_OK when done, HSDP_PENDING, or an error, which fails the job.
+     */
+    int32_t (*progress)(struct work *work, struct hsdp_error *reterr);
+    /* What it waits for now, for the sleeping and for the error; valid until the next progress. */
+    const struct wait *(*blocker)(struct work *work);
+    /* Called once, when it is done or the job has failed; may free the work. */
+    void (*finish)(struct work *work, int32_t status);
+};
+
+/**
+ * Enqueues work, gives it the next ticket, and tries it once: on HSDP_OK it may be finished
+ * already. Work is progressed in order of issue, but a blocked one does not block the next.
+ */
+int32_t job_work_start(struct hsdp_job *job, struct work *work, uint64_t *ret_ticket,
+                       struct hsdp_error *reterr);
+
+/** Tries all open work once; HSDP_OK, or the failure of the job. */
+int32_t job_progress(struct hsdp_job *job, struct hsdp_error *reterr);
+
+/** Takes work off the queue without finishing it (its owner goes away). */
+void job_work_cancel(struct hsdp_job *job, struct work *work);
+
+/* ---------------------------------------------------------------------- collective over the job */
+
+#define JOB_EXCHANGE_MAX_BYTES 1024u
+
+/**
+ * All-gathers n_bytes (at most JOB_EXCHANGE_MAX_BYTES, equal on all ranks) of every rank into
+ * ret_all (world_ranks * n_bytes), in order of rank. It is a barrier of the job.
+ */
+int32_t job_exchange(struct hsdp_job *job, const char *operation, const void *mine,
+                     uint64_t n_bytes, void *ret_all, struct hsdp_error *reterr);
+
+/** Memory of all ranks in one file that exists only while it is open or mapped. */
+struct shared_memory {
+    int fd;
+    uint32_t n_ranks;
+    uint64_t *offsets; /* where each rank's part begins in the file; page-aligned */
+    uint64_t *sizes;   /* bytes of each part; rounded up to pages */
+};
+
+/**
+ * Allocates n_bytes for this rank (each rank its own number), zero-filled, in a file that all
+ * ranks share; the caller maps the parts that it needs. Collective over the job.
+ */
+int32_t job_share_memory(struct hsdp_job *job, uint64_t n_bytes, struct shared_memory *ret,
+                         struct hsdp_error *reterr);
+void shared_memory_fini(struct shared_memory *memory); /* closes; mappings stay */
+
+/* --------------------------------------------------------------------------- counters and reports
+ */
+
+/** A counter for diag->counter; the same name again gives the same one. NULL without memory. */
+_Atomic uint64_t *job_counter_register(struct hsdp_job *job, const char *name);
+
+/* Models add themselves to the reports "memory" and "plan"; called from any thread. */
+struct reporter {
+    struct reporter *next; /* private to the job */
+    void (*write)(struct reporter *reporter, const char *what, struct text *text);
+};
+void job_reporter_add(struct hsdp_job *job, struct reporter *reporter);
+void job_reporter_remove(struct hsdp_job *job, struct reporter *reporter);
+
+#endif /* COMM_JOB_H */

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a job, for plugin/comm only. */
+#ifndef COMM_JOB_INTERNAL_H
+#define COMM_JOB_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/settings.h"
+#include "comm/control.h"
+#include "comm/failure.h"
+#include "comm/flight.h"
+#include "comm/job.h"
+#include "comm/launch.h"
+
+#define JOB_NAME_MAX   63u
+#define JOB_MAX_PHASES 16u
+
+enum job_state {
+    JOB_CREATED,
+    JOB_CONNECTED,
+    JOB_CLOSED,
+    JOB_DESTROYED, /* by the host; groups and models keep the memory */
+};
+
+struct job_phase {
+    char name[64];
+    uint64_t timeout_ms;
+};
+
+/* The host's callbacks, as the spec gave them. */
+struct job_host {
+    int32_t (*kv_put)(void *user, const char *key, const void *value, uint64_t value_bytes);
+    int32_t (*kv_get)(void *user, const char *key, void *ret_value, uint64_t max_bytes,
+                      uint64_t *ret_bytes, uint32_t wait_ms);
+    void (*log)(void *user, int32_t level, const char *text);
+    void (*on_abort)(void *user, const struct hsdp_error *reason);
+    void *user;
+};
+
+struct counter {
+    _Atomic(struct counter *) next;
+    _Atomic uint64_t value;
+    char name[96];
+};
+
+struct communicator; /* group_area.h */
+
+/*
+ * Who writes what: everything belongs to the thread that is inside (job_enter), but for what is
+ * atomic, and for what `lock` guards so that abort, status and diag may look at any time.
+ */
+struct hsdp_job {
+    /* Guards: read by every call. */
+    const uint64_t *alive; /* a page that the kernel empties in a child */
+    _Atomic uint32_t is_inside;
+    _Atomic uint32_t n_refs;
+    _Atomic uint32_t state; /* enum job_state */
+
+    struct launch launch;
+    struct job_host host;
+    char name[JOB_NAME_MAX + 1];
+    char *identity;      /* what tells the run from others; owned */
+    uint32_t spin_tries; /* before a wait sleeps */
+    bool is_crowded;     /* more ranks than processors */
+
+    pthread_mutex_t lock; /* settings, phases, reporters, groups' ledger */
+    struct settings settings;
+    struct job_phase phases[JOB_MAX_PHASES];
+    uint32_t n_phases;
+    _Atomic uint64_t timeout_ms; /* of an operation, now */
+    struct reporter *reporters;
+    struct flight flight;
+
+    /* Failure: the first one is in the control block once there is one, else here. */
+    struct failure failure;
+    _Atomic uint32_t is_noticed; /* on_abort has been called */
+    _Atomic int abort_fd;        /* wakes connect; -1 = none */
+    bool is_told;                /* a call of this rank has returned the failure itself */
+    uint64_t failed_ticket;      /* the first that was open when the job failed */
+
+    _Atomic(struct control *) control; /* NULL before connect */
+    int pidfds[LAUNCH_MAX_RANKS];
+    int connections[LAUNCH_MAX_RANKS]; /* rank 0: to each other rank; others: [0] only */
+    uint64_t n_exchanges;
+    uint64_t n_memories;
+
+    struct work *first_work;
+    struct work *last_work;
+    struct work *next_work; /* the one that job_progress visits next */
+    bool is_progressing;
+    _Atomic uint64_t n_open;
+    uint64_t last_ticket;
+    uint64_t left_ns;      /* when the host left with work open; 0 = it is inside, or none is */
+    uint64_t away_ns;      /* all of its long absences so far */
+    uint64_t next_look_ns; /* when deadlines and peers are looked at again */
+
+    _Atomic(struct counter *) counters;
+    struct communicator *communicators;
+    struct hsdp_group *groups; /* not destroyed, newest first; guarded by lock */
+};
+
+/* job_settings.c: the job's own settings; what is derived from what. */
+int32_t job_settings_init(struct hsdp_job *job, const struct hsdp_job_spec *spec,
+                          struct hsdp_error *reterr);
+void job_timeout_update(struct hsdp_job *job); /* after a change of phases or settings; locked */
+
+/* work.c: fails all that is open, once the job has failed or goes. */
+void work_fail_all(struct hsdp_job *job, int32_t status);
+/** The open work of a ticket; NULL when that is done. */
+struct work *work_find(const struct hsdp_job *job, uint64_t ticket);
+
+/* wait.c */
+struct waiting {
+    const struct wait *wait; /* NULL = only for the ticket */
+    uint64_t ticket;         /* 0 = only for the wait */
+    uint64_t give_up_ns;     /* HSDP_PENDING from then on; UINT64_MAX = never, 0 = at once */
+    uint64_t start_ns;       /* set by wait_run */
+};
+int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_error *reterr);
+
+/* watch.c: looks, where it is time again, for peers that are gone and deadlines that have passed,
+ * of the wait and of all open work; fails the job then. */
+int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct hsdp_error *reterr);
+
+/* exchange.c: job_exchange with a deadline of its own; 0 = the operation timeout. */
+int32_t exchange_run(struct hsdp_job *job, const struct mailbox *mine, uint64_t deadline_ns,
+                     void *ret_all, struct hsdp_error *reterr);
+/**
+ * All ranks tell whether a step of something collective went well (status, with *reterr filled);
+ * if it did not on any, all fail with that, and the job goes on.
+ */
+int32_t exchange_agree(struct hsdp_job *job, const char *operation, int32_t status,
+                       struct hsdp_error *reterr);
+int32_t exchange_agree_by(struct hsdp_job *job, const char *operation, int32_t status,
+                          uint64_t deadline_ns, struct hsdp_error *reterr);
+
+/* memory.c: a file without a name. */
+int32_t memory_file_create(const char *name, uint64_t n_bytes, int *ret_fd,
+                           struct hsdp_error *reterr);
+
+#endif /* COMM_JOB_INTERNAL_H */

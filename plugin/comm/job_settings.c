@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job's settings: what is derived from what, what this version does not do, what may change. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "comm/job_internal.h"
+
+#define DERIVED     "derived from nccl_timeout_seconds"
+#define SILENCE_MAX 5 /* seconds, where nobody says otherwise */
+
+static const char *const timeout_keys[] = {
+    "nccl_timeout_seconds",
+    "init_timeout_seconds",
+    "heartbeat_timeout_seconds",
+    "peer_silence_seconds",
+};
+
+enum { TIMEOUT_NCCL, TIMEOUT_INIT, TIMEOUT_HEARTBEAT, TIMEOUT_SILENCE, N_TIMEOUTS };
+
+/* ---------------------------------------------------------------------------- derivation */
+
+static bool is_derived(const struct settings *settings, const char *key)
+{
+    uint32_t index = setting_index(key);
+
+    return settings->values[index] == NULL || strcmp(settings->sources[index], DERIVED) == 0;
+}
+
+/* The four timeouts as they would be with one of them changed (-1 = none). */
+static void timeouts_derive(const struct settings *settings, int changed, int64_t value,
+                            int64_t ret_seconds[N_TIMEOUTS])
+{
+    for (int i = 0; i < N_TIMEOUTS; i++) {
+        if (i == changed) {
+            ret_seconds[i] = value;
+        } else if (!is_derived(settings, timeout_keys[i])) {
+            ret_seconds[i] = settings_integer(settings, timeout_keys[i]);
+        } else {
+            ret_seconds[i] = ret_seconds[TIMEOUT_NCCL];
+        }
+    }
+    if (changed != TIMEOUT_SILENCE && is_derived(settings, timeout_keys[TIMEOUT_SILENCE]) &&
+        ret_seconds[TIMEOUT_SILENCE] > SILENCE_MAX) {
+        ret_seconds[TIMEOUT_SILENCE] = SILENCE_MAX;
+    }
+}
+
+static int32_t timeouts_check(const int64_t seconds[N_TIMEOUTS], struct hsdp_error *reterr)
+{
+    if (seconds[TIMEOUT_INIT] < seconds[TIMEOUT_NCCL]) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "init_timeout_seconds: %" PRId64
+                         " is less than nccl_timeout_seconds, %" PRId64,
+                         seconds[TIMEOUT_INIT], seconds[TIMEOUT_NCCL]);
+    }
+    if (seconds[TIMEOUT_SILENCE] > seconds[TIMEOUT_NCCL]) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "peer_silence_seconds: %" PRId64
+                         " is more than nccl_timeout_seconds, %" PRId64,
+                         seconds[TIMEOUT_SILENCE], seconds[TIMEOUT_NCCL]);
+    }
+    return HSDP_OK;
+}
+
+static int32_t timeouts_put(struct hsdp_job *job, int changed, const int64_t seconds[N_TIMEOUTS],
+                            struct hsdp_error *reterr)
+{
+    struct settings *settings = &job->settings;
+    int32_t status = HSDP_OK;
+
+    pthread_mutex_lock(&job->lock);
+    for (int i = 0; i < N_TIMEOUTS && status == HSDP_OK; i++) {
+        if (i == changed) {
+            status = settings_put_integer(settings, timeout_keys[i], seconds[i], "host", reterr);
+        } else if (is_derived(settings, timeout_keys[i])) {
+            status = settings_put_integer(settings, timeout_keys[i], seconds[i], DERIVED, reterr);
+        }
+    }
+    job_timeout_update(job);
+    pthread_mutex_unlock(&job->lock);
+    return status;
+}
+
+void job_timeout_update(struct hsdp_job *job)
+{
+    uint64_t ms = (uint64_t)settings_integer(&job->settings, "nccl_timeout_seconds") * 1000u;
+
+    if (job->n_phases > 0) {
+        ms = job->phases[job->n_phases - 1].timeout_ms;
+    }
+    atomic_store(&job->timeout_ms, ms);
+}
+
+/* ------------------------------------------------------------------------------ at create */
+
+static int32_t backend_choose(struct settings *settings, struct hsdp_error *reterr)
+{
+    const char *backend = settings_text(settings, "backend");
+
+    if (strcmp(backend, "auto") == 0) {
+        return settings_put(settings, "backend", "shm", "derived from the ranks on this host",
+                            reterr);
+    }
+    if (strcmp(backend, "shm") != 0) {
+        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
+                         "job: backend \"%s\" is not built; this version has shm", backend);
+    }
+    return HSDP_OK;
+}
+
+int32_t job_settings_init(struct hsdp_job *job, const struct hsdp_job_spec *spec,
+                          struct hsdp_error *reterr)
+{
+    static const char *const of_several_hosts[] = {"rendezvous_port", "token_file"};
+    int64_t seconds[N_TIMEOUTS];
+    int32_t status;
+
+    status = settings_init(&job->settings, SETTING_JOB, &spec->settings, NULL, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < sizeof(of_several_hosts) / sizeof(of_several_hosts[0]); i++) {
+        const char *value = settings_text(&job->settings, of_several_hosts[i]);
+
+        if (value != NULL) {
+            return error_set(reterr, HSDP_ERR_UNSUPPORTED,
+                             "job: %s is \"%.64s\", but it is for several hosts; this version "
+                             "runs on one",
+                             of_several_hosts[i], value);
+        }
+    }
+    status = backend_choose(&job->settings, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    timeouts_derive(&job->settings, -1, 0, seconds);
+    status = timeouts_check(seconds, reterr);
+    return status == HSDP_OK ? timeouts_put(job, -1, seconds, reterr) : status;
+}
+
+/* ------------------------------------------------------------------------------ read, change */
+
+int32_t job_setting(const struct hsdp_job *job, const char *key, const char **ret_value,
+                    const char **ret_source, struct hsdp_error *reterr)
+{
+    return settings_get(&job->settings, key, ret_value, ret_source, reterr);
+}
+
+static int timeout_find(const char *key)
+{
+    for (int i = 0; i < N_TIMEOUTS; i++) {
+        if (strcmp(timeout_keys[i], key) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* What ranks compare; texts that are longer cannot be legal, but must differ when they do. */
+struct change {
+    char key[40];
+    char value[40];
+    uint64_t key_bytes;
+    uint64_t value_bytes;
+};
+
+static int32_t change_agree(struct hsdp_job *job, const char *key, const char *value,
+                            struct hsdp_error *reterr)
+{
+    struct change mine;
+    struct change all[LAUNCH_MAX_RANKS];
+    int32_t status;
+
+    memset(&mine, 0, sizeof(mine));
+    snprintf(mine.key, sizeof(mine.key), "%s", key);
+    snprintf(mine.value, sizeof(mine.value), "%s", value);
+    mine.key_bytes = strlen(key);
+    mine.value_bytes = strlen(value);
+    status = job_exchange(job, "setting_set", &mine, sizeof(mine), all, reterr);
+    for (uint32_t rank = 1; status == HSDP_OK && rank < job->launch.world_ranks; rank++) {
+        struct hsdp_error err;
+
+        if (memcmp(&all[0], &all[rank], sizeof(mine)) == 0) {
+            continue;
+        }
+        error_set(&err, HSDP_ERR_MISMATCH,
+                  "setting_set: %s = \"%s\" on rank 0, %s = \"%s\" on rank %" PRIu32, all[0].key,
+                  all[0].value, all[rank].key, all[rank].value, rank);
+        error_where(&err, "setting_set", NULL, NULL);
+        failure_raise(job, &err);
+        return failure_tell(job, reterr);
+    }
+    return status;
+}
+
+int32_t job_setting_set(struct hsdp_job *job, const char *key, const char *value,
+                        struct hsdp_error *reterr)
+{
+    const struct setting_def *def;
+    int64_t seconds[N_TIMEOUTS];
+    const char *old_value;
+    const char *old_source;
+    int64_t number;
+    int32_t status;
+    int changed;
+
+    if (!job_is_connected(job)) {
+        return error_set(reterr, HSDP_ERR_STATE, "job: setting_set of %s needs a connected job",
+                         key);
+    }
+    status = change_agree(job, key, value, reterr);
+    if (status == HSDP_OK) {
+        status = settings_get(&job->settings, key, &old_value, &old_source, reterr);
+    }
+    if (status != HSDP_OK) {
+        return status;
+    }
+    changed = timeout_find(key);
+    if (changed < 0) {
+        return error_set(reterr, HSDP_ERR_STATE,
+                         "job: %s is fixed once the job exists (\"%.64s\", %s)", key, old_value,
+                         old_source);
+    }
+    def = &setting_defs[setting_index(key)];
+    status = integer_parse(key, value, def->min, def->max, &number, reterr);
+    if (status == HSDP_OK) {
+        timeouts_derive(&job->settings, changed, number, seconds);
+        status = timeouts_check(seconds, reterr);
+    }
+    return status == HSDP_OK ? timeouts_put(job, changed, seconds, reterr) : status;
+}
+
+/* ---------------------------------------------------------------------------------- phases */
+
+int32_t job_phase_push(struct hsdp_job *job, const char *phase, uint64_t timeout_ms,
+                       struct hsdp_error *reterr)
+{
+    struct job_phase *top;
+
+    if (timeout_ms == 0) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "job: phase \"%.63s\" has a timeout of 0 ms; at least 1", phase);
+    }
+    if (job->n_phases == JOB_MAX_PHASES) {
+        return error_set(reterr, HSDP_ERR_STATE,
+                         "job: phase \"%.63s\" would be the %uth open one; at most %u", phase,
+                         JOB_MAX_PHASES + 1, JOB_MAX_PHASES);
+    }
+    pthread_mutex_lock(&job->lock);
+    top = &job->phases[job->n_phases++];
+    snprintf(top->name, sizeof(top->name), "%s", phase);
+    top->timeout_ms = timeout_ms;
+    job_timeout_update(job);
+    pthread_mutex_unlock(&job->lock);
+    return HSDP_OK;
+}
+
+int32_t job_phase_pop(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    if (job->n_phases == 0) {
+        return error_set(reterr, HSDP_ERR_STATE, "job: no phase is open");
+    }
+    pthread_mutex_lock(&job->lock);
+    job->n_phases--;
+    job_timeout_update(job);
+    pthread_mutex_unlock(&job->lock);
+    return HSDP_OK;
+}

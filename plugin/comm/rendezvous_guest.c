@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rendezvous, every other rank: looks for rank 0, says who it is, hears how it ended. */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/process.h"
+#include "comm/rendezvous.h"
+
+#define RETRY_FIRST_MS 1u
+#define RETRY_LAST_MS  50u
+
+struct visit {
+    struct hsdp_job *job;
+    uint64_t deadline_ns;
+    uint64_t arrived; /* as rank 0 last said; 0 = it has not been reached */
+    uint64_t random;
+    uint32_t retry_ms;
+    uint32_t reporter;
+    int fd;
+    int pidfd; /* of rank 0 */
+};
+
+static void visit_close(struct visit *visit)
+{
+    if (visit->fd >= 0) {
+        close(visit->fd);
+    }
+    if (visit->pidfd >= 0) {
+        close(visit->pidfd);
+    }
+    visit->fd = -1;
+    visit->pidfd = -1;
+}
+
+/* Abort and deadline, which end a visit at any point. */
+static int32_t visit_check(const struct visit *visit, struct hsdp_error *reterr)
+{
+    const struct failure *first = failure_first(visit->job);
+    uint32_t n = visit->job->launch.world_ranks;
+    uint64_t all = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+    uint64_t missing = all & ~visit->arrived;
+    char ranks[256];
+
+    if (first != NULL) {
+        *reterr = first->error;
+        return reterr->status;
+    }
+    if (clock_now_ns() < visit->deadline_ns) {
+        return HSDP_OK;
+    }
+    if (visit->arrived == 0 || missing == 0) {
+        missing = 1; /* rank 0 was not reached, or all have come and it says nothing */
+    }
+    ranks_text(missing, ranks, sizeof(ranks));
+    error_set(reterr, HSDP_ERR_TIMEOUT, "connect: timeout after %s s: no sign of %s",
+              settings_text(&visit->job->settings, "init_timeout_seconds"), ranks);
+    error_missing(reterr, missing);
+    return reterr->status;
+}
+
+/* Sleeps until the next try, longer each time, and never in step with the other ranks. */
+static void retry_pause(struct visit *visit)
+{
+    struct pollfd wake = {.fd = atomic_load(&visit->job->abort_fd), .events = POLLIN};
+    uint32_t ms;
+
+    visit->random = visit->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    ms = visit->retry_ms + (uint32_t)(visit->random >> 33) % (visit->retry_ms + 1);
+    poll(&wake, 1, clock_left_ms(visit->deadline_ns, (int)ms));
+    visit->retry_ms = 2 * visit->retry_ms > RETRY_LAST_MS ? RETRY_LAST_MS : 2 * visit->retry_ms;
+}
+
+/* HSDP_PENDING: nobody is there. */
+static int32_t root_call(struct visit *visit, struct hsdp_error *reterr)
+{
+    struct sockaddr_un address;
+    socklen_t n_bytes;
+    struct wire_hello hello;
+    uint32_t uid;
+    uint32_t pid;
+
+    n_bytes = wire_address(visit->job->identity, visit->job->name, &address);
+    visit->fd = wire_socket();
+    if (visit->fd < 0) {
+        return error_set(reterr, HSDP_ERR_UNAVAILABLE, "connect: no socket: %s", strerror(errno));
+    }
+    if (connect(visit->fd, (struct sockaddr *)&address, n_bytes) != 0 ||
+        !wire_peer(visit->fd, &uid, &pid)) {
+        return HSDP_PENDING;
+    }
+    if (uid != (uint32_t)geteuid()) {
+        return error_set(reterr, HSDP_ERR_ADDRESS_IN_USE,
+                         "connect: the meeting point \"%s\" is held by user %" PRIu32,
+                         address.sun_path + 1, uid);
+    }
+    visit->pidfd = process_open(pid);
+    rendezvous_hello(visit->job, &hello);
+    return wire_send(visit->fd, &hello, sizeof(hello), -1) ? HSDP_OK : HSDP_PENDING;
+}
+
+static int32_t welcome_take(struct visit *visit, int fd, struct hsdp_error *reterr)
+{
+    struct hsdp_job *job = visit->job;
+    struct control *control = NULL;
+    struct stat file;
+    int32_t status;
+
+    if (fd < 0 || fstat(fd, &file) != 0 ||
+        (uint64_t)file.st_size != control_bytes(job->launch.world_ranks)) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY,
+                         "connect: the control block did not arrive; too many open files?");
+    }
+    status = control_map(fd, job->launch.world_ranks, &control, reterr);
+    if (status == HSDP_OK) {
+        atomic_store(&job->control, control);
+        job->connections[0] = visit->fd;
+        visit->fd = -1;
+    }
+    return status;
+}
+
+/* HSDP_PENDING: nothing more to read now. */
+static int32_t root_read(struct visit *visit, bool *ret_is_over, struct hsdp_error *reterr)
+{
+    struct wire_message message;
+    int fd;
+    int received = wire_receive_message(visit->fd, &message, &fd);
+    int32_t status = HSDP_OK;
+
+    if (received == WIRE_NOTHING) {
+        return HSDP_PENDING;
+    }
+    if (received != WIRE_RECEIVED) {
+        *ret_is_over = true;
+        if (visit->arrived == 0) {
+            return HSDP_PENDING; /* it was closing for another meeting: try again */
+        }
+        error_set(reterr, HSDP_ERR_PEER_LOST,
+                  "connect: peer lost: rank 0 died before all ranks had come");
+        error_missing(reterr, 1);
+        return reterr->status;
+    }
+    if (message.kind == WIRE_ARRIVED) {
+        visit->arrived = message.arrived | 1u;
+    } else if (message.kind == WIRE_WELCOME) {
+        *ret_is_over = true;
+        status = welcome_take(visit, fd, reterr);
+    } else if (message.kind == WIRE_FAILED && message.error.status < 0) {
+        *ret_is_over = true;
+        visit->reporter = message.rank;
+        *reterr = message.error;
+        status = reterr->status;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return status;
+}
+
+/* Stays with rank 0 until it says how it ended. HSDP_PENDING: it was not meant; look again. */
+static int32_t root_hear(struct visit *visit, struct hsdp_error *reterr)
+{
+    bool is_over = false;
+    int32_t status = HSDP_OK;
+
+    while (!is_over) {
+        struct pollfd polls[3] = {
+            {.fd = atomic_load(&visit->job->abort_fd), .events = POLLIN},
+            {.fd = visit->fd, .events = POLLIN},
+            {.fd = visit->pidfd, .events = POLLIN},
+        };
+
+        status = visit_check(visit, reterr);
+        if (status != HSDP_OK) {
+            return status;
+        }
+        poll(polls, 3, clock_left_ms(visit->deadline_ns, 500));
+        status = root_read(visit, &is_over, reterr);
+        if (status < 0) {
+            return status;
+        }
+        if (status == HSDP_PENDING && polls[2].revents != 0) {
+            shutdown(visit->fd, SHUT_RDWR); /* dead, though a child of it may hold the other end */
+        }
+    }
+    return status;
+}
+
+/* Rank 0 is told why this rank goes, so that all hear it. */
+static void root_warn(struct visit *visit, const struct hsdp_error *err)
+{
+    struct wire_message message = {.kind = WIRE_FAILED};
+
+    if (visit->fd >= 0) {
+        message.rank = visit->job->launch.rank;
+        message.error = *err;
+        wire_send_message(visit->fd, &message, -1);
+    }
+}
+
+int32_t rendezvous_guest(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
+{
+    struct visit visit = {.job = job, .deadline_ns = deadline_ns, .retry_ms = RETRY_FIRST_MS};
+    int32_t status = HSDP_PENDING;
+
+    visit.random = clock_now_ns() ^ ((uint64_t)getpid() << 20);
+    visit.reporter = job->launch.rank;
+    visit.fd = -1;
+    visit.pidfd = -1;
+    while (status == HSDP_PENDING) {
+        status = visit_check(&visit, reterr);
+        if (status == HSDP_OK) {
+            status = rendezvous_ask(job, reterr);
+        }
+        if (status == HSDP_OK) {
+            status = root_call(&visit, reterr);
+        }
+        if (status == HSDP_OK) {
+            status = root_hear(&visit, reterr);
+        }
+        if (status == HSDP_PENDING) {
+            visit_close(&visit);
+            retry_pause(&visit);
+        }
+    }
+    if (status != HSDP_OK) {
+        status = rendezvous_end(job, visit.reporter, reterr);
+        root_warn(&visit, reterr);
+    }
+    visit_close(&visit);
+    return status;
+}

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rendezvous, rank 0: listens, checks who comes, tells all how it ended. */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/process.h"
+#include "comm/rendezvous.h"
+
+#define MAX_GUESTS     (2u * LAUNCH_MAX_RANKS)
+#define BACKLOG        4096
+#define HELLO_LIMIT_MS 2000u /* a stranger who says nothing is dropped then */
+#define LINGER_MS      5000u /* once ranks disagree: so long the others may come to hear it */
+#define POLLS_MAX      (2u + 2u * MAX_GUESTS)
+
+struct guest {
+    int fd;
+    int pidfd;
+    uint32_t pid;
+    uint32_t rank;
+    bool is_known; /* it has said hello */
+    bool is_good;  /* and is one of us */
+    uint64_t drop_ns;
+};
+
+struct meeting {
+    struct hsdp_job *job;
+    struct wire_hello own;
+    uint64_t deadline_ns;
+    uint64_t linger_ns; /* UINT64_MAX while all agree */
+    uint64_t arrived;   /* mask of ranks */
+    uint32_t n_known;
+    uint32_t n_guests;
+    uint32_t reporter; /* of what ended it */
+    int listener;
+    struct hsdp_error misfit; /* the first disagreement */
+    struct guest guests[MAX_GUESTS];
+    struct pollfd polls[POLLS_MAX];
+};
+
+static uint64_t all_ranks(const struct meeting *meeting)
+{
+    uint32_t n = meeting->own.world_ranks;
+
+    return n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+}
+
+static void guest_close(struct guest *guest)
+{
+    if (guest->fd >= 0) {
+        close(guest->fd);
+    }
+    if (guest->pidfd >= 0) {
+        close(guest->pidfd);
+    }
+    guest->fd = -1;
+    guest->pidfd = -1;
+}
+
+static void guest_drop(struct meeting *meeting, uint32_t index)
+{
+    guest_close(&meeting->guests[index]);
+    meeting->guests[index] = meeting->guests[--meeting->n_guests];
+}
+
+/* To all that have said hello; who does not hear it is found gone by its own end. */
+static void guests_tell(struct meeting *meeting, struct wire_message *message, int passed_fd)
+{
+    for (uint32_t i = 0; i < meeting->n_guests; i++) {
+        if (meeting->guests[i].is_known) {
+            wire_send_message(meeting->guests[i].fd, message, passed_fd);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------ who comes */
+
+static void misfit_note(struct meeting *meeting, const struct hsdp_error *err)
+{
+    if (meeting->misfit.status == HSDP_OK) {
+        meeting->misfit = *err;
+        meeting->linger_ns = clock_deadline_ns(LINGER_MS);
+    }
+}
+
+static struct guest *guest_of(struct meeting *meeting, uint32_t rank)
+{
+    for (uint32_t i = 0; i < meeting->n_guests; i++) {
+        if (meeting->guests[i].is_good && meeting->guests[i].rank == rank) {
+            return &meeting->guests[i];
+        }
+    }
+    return NULL;
+}
+
+static int32_t settings_compare(const struct meeting *meeting, const struct wire_hello *hello,
+                                struct hsdp_error *reterr)
+{
+    for (uint32_t i = 0; i < WIRE_SETTINGS; i++) {
+        if (strncmp(hello->settings[i], meeting->own.settings[i], sizeof(hello->settings[i])) !=
+            0) {
+            return error_set(reterr, HSDP_ERR_MISMATCH,
+                             "connect: %s is \"%s\" on rank 0, \"%.23s\" on rank %" PRIu32,
+                             wire_setting_keys[i], meeting->own.settings[i], hello->settings[i],
+                             hello->rank);
+        }
+    }
+    return HSDP_OK;
+}
+
+static int32_t hello_check(struct meeting *meeting, const struct guest *guest,
+                           const struct wire_hello *hello, struct hsdp_error *reterr)
+{
+    const struct guest *earlier;
+
+    if (hello->protocol != WIRE_PROTOCOL || hello->abi_major != HSDP_ABI_MAJOR) {
+        return error_set(reterr, HSDP_ERR_MISMATCH,
+                         "connect: rank 0 speaks protocol %u of ABI %u, rank %" PRIu32
+                         " protocol %" PRIu32 " of ABI %" PRIu32,
+                         WIRE_PROTOCOL, HSDP_ABI_MAJOR, hello->rank, hello->protocol,
+                         hello->abi_major);
+    }
+    if (hello->world_ranks != meeting->own.world_ranks) {
+        return error_set(reterr, HSDP_ERR_MISMATCH,
+                         "connect: the world has %" PRIu32 " ranks on rank 0, %" PRIu32
+                         " on rank %" PRIu32,
+                         meeting->own.world_ranks, hello->world_ranks, hello->rank);
+    }
+    earlier = guest_of(meeting, hello->rank);
+    if (hello->rank == 0 || hello->rank >= hello->world_ranks || earlier != NULL) {
+        return error_set(reterr, HSDP_ERR_MISMATCH,
+                         "connect: rank %" PRIu32 " came twice: processes %" PRIu32 " and %" PRIu32,
+                         hello->rank, earlier == NULL ? (uint32_t)getpid() : earlier->pid,
+                         guest->pid);
+    }
+    return settings_compare(meeting, hello, reterr);
+}
+
+/* A hello of ours, whatever it says: it is counted, and compared. */
+static void guest_know(struct meeting *meeting, struct guest *guest, const struct wire_hello *hello)
+{
+    struct wire_message message = {.kind = WIRE_ARRIVED};
+    struct hsdp_error err;
+
+    guest->is_known = true;
+    guest->rank = hello->rank;
+    meeting->n_known++;
+    if (hello_check(meeting, guest, hello, &err) == HSDP_OK) {
+        guest->is_good = true;
+        meeting->arrived |= UINT64_C(1) << hello->rank;
+    } else {
+        misfit_note(meeting, &err);
+    }
+    message.arrived = meeting->arrived;
+    guests_tell(meeting, &message, -1);
+}
+
+static void guests_accept(struct meeting *meeting)
+{
+    while (meeting->n_guests < MAX_GUESTS) {
+        struct guest *guest = &meeting->guests[meeting->n_guests];
+        uint32_t uid;
+
+        memset(guest, 0, sizeof(*guest));
+        guest->pidfd = -1;
+        guest->fd = accept4(meeting->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (guest->fd < 0) {
+            return;
+        }
+        if (!wire_peer(guest->fd, &uid, &guest->pid) || uid != (uint32_t)geteuid()) {
+            guest_close(guest); /* another user's: not one word with it */
+            continue;
+        }
+        guest->pidfd = process_open(guest->pid);
+        guest->drop_ns = clock_deadline_ns(HELLO_LIMIT_MS);
+        meeting->n_guests++;
+    }
+}
+
+/* -------------------------------------------------------------------------- what they say */
+
+static int32_t loss_set(struct meeting *meeting, const struct guest *guest,
+                        struct hsdp_error *reterr)
+{
+    int32_t status = error_set(
+        reterr, HSDP_ERR_PEER_LOST,
+        "connect: peer lost: rank %" PRIu32 " died before all ranks had come", guest->rank);
+
+    (void)meeting;
+    error_missing(reterr, UINT64_C(1) << guest->rank);
+    return status;
+}
+
+static int32_t known_read(struct meeting *meeting, struct guest *guest, struct hsdp_error *reterr)
+{
+    struct wire_message message;
+    int fd;
+    int received = wire_receive_message(guest->fd, &message, &fd);
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (received == WIRE_NOTHING) {
+        return HSDP_OK;
+    }
+    if (received == WIRE_RECEIVED && message.kind == WIRE_FAILED && message.error.status < 0) {
+        meeting->reporter = guest->rank;
+        *reterr = message.error;
+        return reterr->status;
+    }
+    return guest->is_good ? loss_set(meeting, guest, reterr) : HSDP_PENDING; /* PENDING: drop it */
+}
+
+/* HSDP_PENDING: the guest is to be dropped. */
+static int32_t guest_read(struct meeting *meeting, struct guest *guest, struct hsdp_error *reterr)
+{
+    struct wire_hello hello;
+    int received;
+    int fd;
+
+    if (guest->is_known) {
+        return known_read(meeting, guest, reterr);
+    }
+    received = wire_receive(guest->fd, &hello, sizeof(hello), &fd);
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (received == WIRE_NOTHING) {
+        return HSDP_OK;
+    }
+    if (received != WIRE_RECEIVED || hello.magic != WIRE_MAGIC) {
+        return HSDP_PENDING;
+    }
+    guest_know(meeting, guest, &hello);
+    return HSDP_OK;
+}
+
+/* ------------------------------------------------------------------------------- the loop */
+
+static uint32_t polls_fill(struct meeting *meeting)
+{
+    uint32_t n = 0;
+
+    meeting->polls[n++] =
+        (struct pollfd){.fd = atomic_load(&meeting->job->abort_fd), .events = POLLIN};
+    meeting->polls[n++] = (struct pollfd){
+        .fd = meeting->n_guests < MAX_GUESTS ? meeting->listener : -1, .events = POLLIN};
+    for (uint32_t i = 0; i < meeting->n_guests; i++) {
+        const struct guest *guest = &meeting->guests[i];
+
+        meeting->polls[n++] = (struct pollfd){.fd = guest->fd, .events = POLLIN};
+        meeting->polls[n++] =
+            (struct pollfd){.fd = guest->is_good ? guest->pidfd : -1, .events = POLLIN};
+    }
+    return n;
+}
+
+static int32_t guests_serve(struct meeting *meeting, struct hsdp_error *reterr)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    for (uint32_t i = meeting->n_guests; i-- > 0;) { /* backwards: dropping moves the last here */
+        struct guest *guest = &meeting->guests[i];
+        const struct pollfd *polls = &meeting->polls[2 + 2 * i];
+        int32_t status = HSDP_OK;
+
+        if (polls[0].revents != 0) {
+            status = guest_read(meeting, guest, reterr);
+        } else if (polls[1].revents != 0) {
+            status = loss_set(meeting, guest, reterr);
+        }
+        if (status < 0) {
+            return status;
+        }
+        if (status == HSDP_PENDING || (!guest->is_known && now_ns >= guest->drop_ns)) {
+            guest_drop(meeting, i);
+        }
+    }
+    return HSDP_OK;
+}
+
+static int32_t deadline_check(struct meeting *meeting, struct hsdp_error *reterr)
+{
+    uint64_t now_ns = clock_now_ns();
+    uint64_t missing = all_ranks(meeting) & ~meeting->arrived;
+    bool is_late = now_ns >= meeting->deadline_ns;
+    char ranks[256];
+
+    if (meeting->misfit.status != HSDP_OK && (is_late || now_ns >= meeting->linger_ns ||
+                                              meeting->n_known + 1 >= meeting->own.world_ranks)) {
+        *reterr = meeting->misfit;
+        return reterr->status;
+    }
+    if (!is_late) {
+        return HSDP_OK;
+    }
+    ranks_text(missing, ranks, sizeof(ranks));
+    error_set(reterr, HSDP_ERR_TIMEOUT, "connect: timeout after %s s: no sign of %s",
+              settings_text(&meeting->job->settings, "init_timeout_seconds"), ranks);
+    error_missing(reterr, missing);
+    return reterr->status;
+}
+
+/* Waits until something happens, and sees to it. */
+static int32_t meeting_step(struct meeting *meeting, struct hsdp_error *reterr)
+{
+    const struct failure *first = failure_first(meeting->job);
+    uint64_t until_ns =
+        meeting->deadline_ns < meeting->linger_ns ? meeting->deadline_ns : meeting->linger_ns;
+    int32_t status;
+    uint32_t n;
+
+    if (first != NULL) {
+        *reterr = first->error;
+        return reterr->status;
+    }
+    status = deadline_check(meeting, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    n = polls_fill(meeting);
+    if (poll(meeting->polls, n, clock_left_ms(until_ns, 500)) < 0 && errno != EINTR) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "connect: poll: %s", strerror(errno));
+    }
+    status = guests_serve(meeting, reterr);
+    if (status == HSDP_OK && meeting->polls[1].revents != 0) {
+        guests_accept(meeting);
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------- begin and end */
+
+static int32_t meeting_listen(struct meeting *meeting, struct hsdp_error *reterr)
+{
+    struct sockaddr_un address;
+    socklen_t n_bytes = wire_address(meeting->job->identity, meeting->job->name, &address);
+
+    meeting->listener = wire_socket();
+    if (meeting->listener < 0) {
+        return error_set(reterr, HSDP_ERR_UNAVAILABLE, "connect: no socket: %s", strerror(errno));
+    }
+    if (bind(meeting->listener, (struct sockaddr *)&address, n_bytes) != 0) {
+        return error_set(reterr,
+                         errno == EADDRINUSE ? HSDP_ERR_ADDRESS_IN_USE : HSDP_ERR_UNAVAILABLE,
+                         "connect: rank 0 cannot listen at \"%s\" for job \"%s\": %s",
+                         address.sun_path + 1, meeting->job->name, strerror(errno));
+    }
+    if (listen(meeting->listener, BACKLOG) != 0) {
+        return error_set(reterr, HSDP_ERR_UNAVAILABLE, "connect: listen: %s", strerror(errno));
+    }
+    return HSDP_OK;
+}
+
+/* All have come: each gets the control block, and its connection is kept. */
+static int32_t meeting_welcome(struct meeting *meeting, struct hsdp_error *reterr)
+{
+    struct hsdp_job *job = meeting->job;
+    struct wire_message message = {.kind = WIRE_WELCOME};
+    struct control *control = NULL;
+    int32_t status;
+    int fd = -1;
+
+    status =
+        memory_file_create("hsdp-control", control_bytes(job->launch.world_ranks), &fd, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    status = control_map(fd, job->launch.world_ranks, &control, reterr);
+    if (status == HSDP_OK) {
+        control->ranks[0].pid = (uint32_t)getpid();
+        for (uint32_t i = 0; i < meeting->n_guests; i++) {
+            struct guest *guest = &meeting->guests[i];
+
+            if (guest->is_good) {
+                control->ranks[guest->rank].pid = guest->pid;
+                job->connections[guest->rank] = guest->fd;
+            }
+        }
+        atomic_store(&job->control, control);
+        guests_tell(meeting, &message, fd);
+        for (uint32_t i = 0; i < meeting->n_guests; i++) {
+            meeting->guests[i].fd = meeting->guests[i].is_good ? -1 : meeting->guests[i].fd;
+        }
+    }
+    close(fd);
+    return status;
+}
+
+int32_t rendezvous_root(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
+{
+    struct meeting *meeting = calloc(1, sizeof(*meeting));
+    struct wire_message message = {.kind = WIRE_FAILED};
+    int32_t status;
+
+    if (meeting == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "connect: no memory for %zu bytes",
+                         sizeof(*meeting));
+    }
+    meeting->job = job;
+    meeting->deadline_ns = deadline_ns;
+    meeting->linger_ns = UINT64_MAX;
+    meeting->arrived = 1;
+    meeting->listener = -1;
+    rendezvous_hello(job, &meeting->own);
+    status = rendezvous_identify(job, reterr);
+    if (status == HSDP_OK) {
+        status = meeting_listen(meeting, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = rendezvous_publish(job, reterr);
+    }
+    while (status == HSDP_OK &&
+           (meeting->arrived != all_ranks(meeting) || meeting->misfit.status != HSDP_OK)) {
+        status = meeting_step(meeting, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = meeting_welcome(meeting, reterr);
+    }
+    if (status != HSDP_OK) {
+        status = rendezvous_end(job, meeting->reporter, reterr);
+        message.rank = meeting->reporter;
+        message.error = *reterr;
+        guests_tell(meeting, &message, -1);
+    }
+    while (meeting->n_guests > 0) {
+        guest_drop(meeting, meeting->n_guests - 1);
+    }
+    if (meeting->listener >= 0) {
+        close(meeting->listener);
+    }
+    free(meeting);
+    return status;
+}

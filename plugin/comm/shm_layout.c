@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shm store: where things lie in a region, and who the peers of each class are. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "comm/shm_store.h"
+
+#define LINE_BYTES 64u
+
+static uint64_t bytes_align(uint64_t n_bytes, uint64_t align)
+{
+    return (n_bytes + align - 1) / align * align;
+}
+
+bool shm_is_trainable(const struct store *store, uint32_t unit)
+{
+    const struct plan_unit *u = &store->plan->units[unit];
+
+    return u->n_buffers > 0 && !u->buffers[0].is_frozen;
+}
+
+bool shm_inner_is_step(const struct store *store, uint32_t unit)
+{
+    return shm_class_of(store, unit)->outer.n_ranks == 1;
+}
+
+bool shm_inner_is_local(const struct store *store, uint32_t unit)
+{
+    return !shm_inner_is_step(store, unit) && store->units[unit].sums.inner_elems == 0;
+}
+
+/* The ranks that differ from this one in `dims`, in mesh order. */
+static void ranks_init(struct shm_ranks *ret, struct store *store, uint32_t dims)
+{
+    const struct hsdp_mesh *mesh = store->plan->mesh;
+    char counter[96];
+
+    ret->n_ranks = mesh_span(mesh, dims);
+    for (uint32_t i = 0; i < ret->n_ranks; i++) {
+        ret->ranks[i] = mesh_peer(mesh, dims, store->rank, i);
+    }
+    for (uint32_t d = 0; d < mesh->n_dims; d++) {
+        if ((dims >> d & 1u) != 0) {
+            ret->dim_sizes[ret->n_dims++] = mesh->sizes[d];
+        }
+    }
+    mesh_dims_text(mesh, dims, ret->name, sizeof(ret->name));
+    if (ret->n_ranks > 1) {
+        snprintf(counter, sizeof(counter), "traffic.%s", ret->name);
+        ret->traffic = job_counter_register(store->job, counter);
+    }
+}
+
+static void class_init(struct shm_class *ret, struct store *store, const struct placement *place)
+{
+    const uint32_t *cuts = place->cuts;
+
+    ranks_init(&ret->gather, store, cuts[HSDP_SHARD_PARAM]);
+    ranks_init(&ret->inner, store, cuts[HSDP_SHARD_GRAD]);
+    ranks_init(&ret->outer, store, place->reduced & ~cuts[HSDP_SHARD_GRAD]);
+    ranks_init(&ret->steps, store, cuts[HSDP_SHARD_STEP]);
+    ranks_init(&ret->copies, store, cuts[HSDP_SHARD_STEP] & ~cuts[HSDP_SHARD_PARAM]);
+    mesh_dims_text(store->plan->mesh, place->reduced, ret->reduce_name, sizeof(ret->reduce_name));
+}
+
+/* Gives a unit its places in the region, from *offset on. */
+static void unit_layout(struct store *store, uint32_t unit, uint64_t *offset)
+{
+    const struct plan_unit *plan_unit = &store->plan->units[unit];
+    uint64_t param_bytes = dtype_bytes(shm_plan_class(store, unit)->param_dtype);
+    struct shm_unit *u = &store->units[unit];
+
+    for (uint32_t b = 0; b < plan_unit->n_buffers; b++) {
+        u->params_offset[b] = *offset;
+        *offset += plan_unit->buffers[b].shard_elems[HSDP_SHARD_PARAM] * param_bytes;
+        *offset = bytes_align(*offset, PLAN_GRANULE_BYTES);
+    }
+    if (!shm_is_trainable(store, unit)) {
+        return;
+    }
+    u->sums = plan_accumulators(store->plan, unit);
+    for (int cut = 0; cut < PLACEMENT_N_CUTS; cut++) {
+        u->slice_offset[cut] = plan_slice_offset(store->plan, unit, 0, cut, store->rank);
+    }
+    u->local_offset = *offset;
+    *offset = bytes_align(*offset + u->sums.local_elems * sizeof(float), LINE_BYTES);
+    u->inner_offset = *offset;
+    *offset = bytes_align(*offset + u->sums.inner_elems * sizeof(float), PLAN_GRANULE_BYTES);
+}
+
+int32_t shm_layout(struct store *store, struct hsdp_error *reterr)
+{
+    const struct hsdp_plan *plan = store->plan;
+    long page_bytes = sysconf(_SC_PAGESIZE);
+    uint64_t offset;
+
+    if (page_bytes <= 0 || PLAN_GRANULE_BYTES % (uint64_t)page_bytes != 0) {
+        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
+                         "shm: shards are laid out for pages of %u bytes, this system has %ld",
+                         PLAN_GRANULE_BYTES, page_bytes);
+    }
+    store->classes = calloc(plan->n_classes == 0 ? 1 : plan->n_classes, sizeof(*store->classes));
+    store->units = calloc(plan->n_units == 0 ? 1 : plan->n_units, sizeof(*store->units));
+    if (store->classes == NULL || store->units == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "shm: no memory for %" PRIu32 " units",
+                         plan->n_units);
+    }
+    for (uint32_t c = 0; c < plan->n_classes; c++) {
+        class_init(&store->classes[c], store, &plan->classes[c].place);
+    }
+    store->counters_offset = bytes_align(sizeof(struct shm_header), LINE_BYTES);
+    offset = store->counters_offset + plan->n_units * sizeof(struct shm_counters);
+    store->slots_offset = bytes_align(offset, PLAN_GRANULE_BYTES);
+    store->stage_offset =
+        bytes_align(store->slots_offset + plan->grad_slots_bytes, PLAN_GRANULE_BYTES);
+    offset = store->stage_offset + SHM_STAGE_BYTES;
+    for (uint32_t u = 0; u < plan->n_units; u++) {
+        unit_layout(store, u, &offset);
+    }
+    store->region_bytes = offset;
+    return HSDP_OK;
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shm store: gradient slots, and reductions that go on in stages without blocking. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "comm/shm_store.h"
+#include "device/fpmode.h"
+#include "device/reduce.h"
+
+/* ---------------------------------------------------------------------------- conditions */
+
+enum counter_kind {
+    COUNTER_ARRIVED,
+    COUNTER_CONSUMED,
+    COUNTER_OUTER_ARRIVED,
+    COUNTER_OUTER_CONSUMED,
+};
+
+static _Atomic uint64_t *counter_of(struct shm_counters *counters, enum counter_kind kind)
+{
+    switch (kind) {
+    case COUNTER_ARRIVED:
+        return &counters->arrived;
+    case COUNTER_CONSUMED:
+        return &counters->consumed;
+    case COUNTER_OUTER_ARRIVED:
+        return &counters->outer_arrived;
+    default:
+        return &counters->outer_consumed;
+    }
+}
+
+/* Adds "every rank of `ranks` has raised its counter to target" to what a reduction waits for. */
+static void condition_add(struct shm_reduction *reduction, const struct shm_ranks *ranks,
+                          enum counter_kind kind, uint64_t target)
+{
+    struct store *store = reduction->store;
+
+    if (ranks->n_ranks == 1) {
+        return; /* nobody else reads or writes */
+    }
+    for (uint32_t i = 0; i < ranks->n_ranks; i++) {
+        struct wait_entry *entry = &reduction->entries[reduction->wait.n_entries++];
+        struct shm_counters *counters = shm_counters(store, ranks->ranks[i], reduction->unit);
+
+        entry->counter = counter_of(counters, kind);
+        entry->target = target;
+        entry->rank = ranks->ranks[i];
+    }
+}
+
+static void stage_begin(struct shm_reduction *reduction, enum shm_stage stage)
+{
+    reduction->stage = stage;
+    reduction->wait.n_entries = 0;
+    reduction->wait.entries = reduction->entries;
+    reduction->wait.ticket = reduction->work.ticket;
+}
+
+static void counter_raise(struct shm_reduction *reduction, const struct shm_ranks *ranks,
+                          enum counter_kind kind, uint64_t value)
+{
+    struct store *store = reduction->store;
+    struct shm_counters *counters = store->units[reduction->unit].counters;
+
+    if (ranks->n_ranks > 1) {
+        job_signal(store->job, counter_of(counters, kind), value, ranks->ranks, ranks->n_ranks);
+    }
+}
+
+static void traffic_count(const struct shm_ranks *ranks, uint64_t bytes_per_peer)
+{
+    if (ranks->traffic != NULL) {
+        atomic_fetch_add_explicit(ranks->traffic, (ranks->n_ranks - 1) * bytes_per_peer,
+                                  memory_order_relaxed);
+    }
+}
+
+/* ------------------------------------------------------------------------------- stages */
+
+/* Peers must be done with the last contribution, and with the inner sum if it is the same memory.
+ */
+static void source_await(struct shm_reduction *reduction)
+{
+    struct store *store = reduction->store;
+    struct shm_class *class = shm_class_of(store, reduction->unit);
+    struct shm_unit *u = &store->units[reduction->unit];
+
+    stage_begin(reduction, SHM_SOURCE);
+    condition_add(reduction, &class->inner, COUNTER_CONSUMED, u->sequence);
+    if (shm_inner_is_local(store, reduction->unit)) {
+        condition_add(reduction, &class->outer, COUNTER_OUTER_CONSUMED, u->outer_sequence);
+    }
+}
+
+static void inner_await(struct shm_reduction *reduction)
+{
+    struct store *store = reduction->store;
+    struct shm_class *class = shm_class_of(store, reduction->unit);
+    struct shm_unit *u = &store->units[reduction->unit];
+
+    u->counters->is_absent = reduction->is_absent;
+    u->sequence++;
+    u->has_local = false;
+    reduction->wait.sequence = u->sequence;
+    counter_raise(reduction, &class->inner, COUNTER_ARRIVED, u->sequence);
+    stage_begin(reduction, SHM_INNER);
+    condition_add(reduction, &class->inner, COUNTER_ARRIVED, u->sequence);
+}
+
+static void resting_await(struct shm_reduction *reduction)
+{
+    struct store *store = reduction->store;
+    struct shm_class *class = shm_class_of(store, reduction->unit);
+
+    stage_begin(reduction, SHM_RESTING);
+    condition_add(reduction, &class->outer, COUNTER_OUTER_CONSUMED,
+                  store->units[reduction->unit].outer_sequence);
+}
+
+static void outer_await(struct shm_reduction *reduction)
+{
+    struct store *store = reduction->store;
+    struct shm_class *class = shm_class_of(store, reduction->unit);
+    struct shm_unit *u = &store->units[reduction->unit];
+
+    u->outer_sequence++;
+    counter_raise(reduction, &class->outer, COUNTER_OUTER_ARRIVED, u->outer_sequence);
+    stage_begin(reduction, SHM_OUTER);
+    condition_add(reduction, &class->outer, COUNTER_OUTER_ARRIVED, u->outer_sequence);
+}
+
+/* The reduce-scatter over G: this rank's slice of every contribution, into its resting gradient. */
+static void inner_sum(struct shm_reduction *reduction)
+{
+    struct store *store = reduction->store;
+    uint32_t unit = reduction->unit;
+    struct shm_unit *u = &store->units[unit];
+    const struct plan_class *plan_class = shm_plan_class(store, unit);
+    const struct shm_ranks *inner = &shm_class_of(store, unit)->inner;
+    const void *sources[SHM_MAX_RANKS];
+    struct reduce_spec spec = {.sources = sources, .dim_sizes = inner->dim_sizes};
+    bool is_step = shm_inner_is_step(store, unit);
+    struct fp_mode mode;
+
+    spec.n_dims = inner->n_dims;
+    spec.n_elems = store->plan->units[unit].buffers[0].shard_elems[HSDP_SHARD_GRAD];
+    spec.source_dtype = u->sums.local_elems != 0 ? DTYPE_FP32 : plan_class->gradient_dtype;
+    spec.wire_dtype = plan_class->reduce_dtype;
+    spec.dst = is_step ? u->step_grads : shm_inner_sum(store, store->rank, unit);
+    spec.accumulate = is_step ? u->has_step : u->has_inner;
+    for (uint32_t i = 0; i < inner->n_ranks; i++) {
+        uint32_t rank = inner->ranks[i];
+        const uint8_t *source = shm_source(store, rank, unit);
+
+        sources[i] =
+            shm_counters(store, rank, unit)->is_absent
+                ? NULL
+                : source + u->slice_offset[HSDP_SHARD_GRAD] * dtype_bytes(spec.source_dtype);
+    }
+    mode = fp_mode_enter();
+    reduce_tree(&spec);
+    fp_mode_leave(mode);
+    traffic_count(inner, spec.n_elems * dtype_bytes(spec.wire_dtype));
+    if (is_step) {
+        u->has_step = true;
+    } else {
+        u->has_inner = true;
+    }
+}
+
+/* Over R\G: this rank's step slice of every inner sum; a partial sum is not rounded again. */
+static void outer_sum(struct shm_reduction *reduction)
+{
+    struct store *store = reduction->store;
+    uint32_t unit = reduction->unit;
+    struct shm_unit *u = &store->units[unit];
+    const struct shm_ranks *outer = &shm_class_of(store, unit)->outer;
+    uint64_t offset = u->slice_offset[HSDP_SHARD_STEP] - u->slice_offset[HSDP_SHARD_GRAD];
+    const void *sources[SHM_MAX_RANKS];
+    struct reduce_spec spec = {.sources = sources, .dim_sizes = outer->dim_sizes};
+    struct fp_mode mode;
+
+    spec.n_dims = outer->n_dims;
+    spec.n_elems = u->sums.step_elems;
+    spec.source_dtype = DTYPE_FP32;
+    spec.wire_dtype = DTYPE_FP32;
+    spec.dst = u->step_grads;
+    spec.accumulate = u->has_step;
+    for (uint32_t i = 0; i < outer->n_ranks; i++) {
+        sources[i] = shm_inner_sum(store, outer->ranks[i], unit) + offset;
+    }
+    mode = fp_mode_enter();
+    reduce_tree(&spec);
+    fp_mode_leave(mode);
+    traffic_count(outer, spec.n_elems * sizeof(float));
+    u->has_step = true;
+    u->has_inner = false;
+}
+
+/* Acts once the conditions of a stage are met; true when the reduction is done. */
+static bool stage_finish(struct shm_reduction *reduction)
+{
+    struct store *store = reduction->store;
+    struct shm_class *class = shm_class_of(store, reduction->unit);
+    struct shm_unit *u = &store->units[reduction->unit];
+
+    switch (reduction->stage) {
+    case SHM_SOURCE:
+        shm_contribute(store, reduction->unit, reduction);
+        if (reduction->scope == HSDP_SCOPE_NONE) {
+            return true;
+        }
+        inner_await(reduction);
+        return false;
+    case SHM_INNER:
+        resting_await(reduction);
+        return false;
+    case SHM_RESTING:
+        inner_sum(reduction);
+        counter_raise(reduction, &class->inner, COUNTER_CONSUMED, u->sequence);
+        if (reduction->scope == HSDP_SCOPE_INNER || shm_inner_is_step(store, reduction->unit)) {
+            return true;
+        }
+        outer_await(reduction);
+        return false;
+    default:
+        outer_sum(reduction);
+        counter_raise(reduction, &class->outer, COUNTER_OUTER_CONSUMED, u->outer_sequence);
+        return true;
+    }
+}
+
+static int32_t reduction_progress(struct work *work, struct hsdp_error *reterr)
+{
+    struct shm_reduction *reduction = (struct shm_reduction *)work;
+
+    (void)reterr;
+    if (reduction->stage == SHM_QUEUED) {
+        if (*reduction->turn < reduction->position) {
+            return HSDP_PENDING;
+        }
+        source_await(reduction);
+    }
+    while (wait_is_met(&reduction->wait)) {
+        if (stage_finish(reduction)) {
+            return HSDP_OK;
+        }
+    }
+    return HSDP_PENDING;
+}
+
+static const struct wait *reduction_blocker(struct work *work)
+{
+    struct shm_reduction *reduction = (struct shm_reduction *)work;
+
+    return reduction->stage == SHM_QUEUED ? NULL : &reduction->wait;
+}
+
+const struct wait *shm_reduce_blocker(const struct store *store, uint32_t unit)
+{
+    const struct shm_reduction *reduction = &store->units[unit].reduction;
+
+    return reduction->stage == SHM_IDLE ? NULL : &reduction->wait;
+}
+
+static void reduction_finish(struct work *work, int32_t status)
+{
+    struct shm_reduction *reduction = (struct shm_reduction *)work;
+
+    (void)status;
+    reduction->stage = SHM_IDLE;
+    reduction->wait.n_entries = 0;
+}
+
+/* ------------------------------------------------------------------------------ the table */
+
+bool shm_needs_slot(const struct store *store, uint32_t unit)
+{
+    return store->units[unit].has_late && store->units[unit].sums.local_elems == 0;
+}
+
+int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, uint64_t *ret_ticket,
+                   struct hsdp_error *reterr)
+{
+    uint32_t unit = gradient->unit;
+    struct shm_unit *u = &store->units[unit];
+    struct shm_reduction *reduction = &u->reduction;
+    int32_t status = HSDP_OK;
+
+    if (reduction->stage != SHM_IDLE) { /* the last microbatch's */
+        status = job_ticket_wait(store->job, reduction->work.ticket, UINT64_MAX, reterr);
+    }
+    if (status == HSDP_OK && gradient->is_absent && shm_needs_slot(store, unit)) {
+        status = shm_grads_acquire(store, unit, false, reterr);
+    }
+    if (status != HSDP_OK) {
+        return status;
+    }
+    reduction->work.progress = reduction_progress;
+    reduction->work.blocker = reduction_blocker;
+    reduction->work.finish = reduction_finish;
+    reduction->wait.operation = "reduce";
+    reduction->wait.group = shm_class_of(store, unit)->reduce_name;
+    reduction->wait.unit = store->plan->units[unit].name;
+    reduction->wait.deadline_ns = 0;
+    reduction->turn = gradient->turn;
+    reduction->position = gradient->position;
+    reduction->scope = gradient->scope;
+    reduction->is_absent = gradient->is_absent;
+    reduction->stage = SHM_QUEUED;
+    if (store->n_reductions != NULL) {
+        atomic_fetch_add_explicit(store->n_reductions, 1, memory_order_relaxed);
+    }
+    return job_work_start(store->job, &reduction->work, ret_ticket, reterr);
+}
+
+int32_t shm_drain(struct store *store, struct hsdp_error *reterr)
+{
+    for (uint32_t unit = 0; unit < store->plan->n_units; unit++) {
+        struct shm_reduction *reduction = &store->units[unit].reduction;
+
+        if (reduction->stage != SHM_IDLE) {
+            int32_t status =
+                job_ticket_wait(store->job, reduction->work.ticket, UINT64_MAX, reterr);
+
+            if (status != HSDP_OK) {
+                return status;
+            }
+        }
+    }
+    return HSDP_OK;
+}
+
+/* ------------------------------------------------------------------------------ slots */
+
+/* Zeroes what lies between parameters: a host that sets its gradients does not write it. */
+static void padding_zero(struct store *store, uint32_t unit)
+{
+    const struct plan_unit *plan_unit = &store->plan->units[unit];
+    uint64_t elem_bytes = dtype_bytes(shm_plan_class(store, unit)->gradient_dtype);
+    uint8_t *slot = shm_grads(store, unit);
+    uint64_t end = 0;
+
+    for (uint32_t i = 0; i < plan_unit->n_params; i++) { /* in order of offset */
+        const struct plan_param *param = &store->plan->params[plan_unit->params[i]];
+
+        if (param->buffer == 0 && param->storage == plan_unit->params[i]) {
+            memset(slot + end * elem_bytes, 0, (param->offset_elems - end) * elem_bytes);
+            end = param->offset_elems + param->n_elems;
+        }
+    }
+    memset(slot + end * elem_bytes, 0, (plan_unit->buffers[0].n_elems - end) * elem_bytes);
+}
+
+/* Waits until the peers of a unit have read this rank's last contribution from its slot, which
+ * `next` is about to use. */
+static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
+                             struct hsdp_error *reterr)
+{
+    struct shm_reduction *reduction = &store->units[unit].reduction;
+    int32_t status;
+
+    if (reduction->stage == SHM_QUEUED) {
+        return error_set(
+            reterr, HSDP_ERR_STATE,
+            "unit \"%s\": its gradient slot is occupied by unit \"%s\", which waits for "
+            "an earlier unit of its pass that has not been handed over",
+            store->plan->units[next].name, store->plan->units[unit].name);
+    }
+    if (reduction->stage != SHM_IDLE) {
+        status = job_ticket_wait(store->job, reduction->work.ticket, UINT64_MAX, reterr);
+        if (status != HSDP_OK) {
+            return status;
+        }
+    }
+    if (store->units[unit].sums.local_elems != 0) {
+        return HSDP_OK; /* peers never read slots */
+    }
+    reduction->wait.n_entries = 0;
+    reduction->wait.entries = reduction->entries;
+    reduction->wait.operation = "unshard backward";
+    condition_add(reduction, &shm_class_of(store, unit)->inner, COUNTER_CONSUMED,
+                  store->units[unit].sequence);
+    return job_wait(store->job, &reduction->wait, reterr);
+}
+
+int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
+                          struct hsdp_error *reterr)
+{
+    const struct plan_unit *plan_unit = &store->plan->units[unit];
+    uint64_t n_bytes =
+        plan_unit->buffers[0].n_elems * dtype_bytes(shm_plan_class(store, unit)->gradient_dtype);
+
+    for (uint32_t other = 0; other < store->plan->n_units; other++) {
+        if (store->units[other].sequence == 0 && store->units[other].reduction.stage == SHM_IDLE) {
+            continue; /* never handed over */
+        }
+        if (plan_grads_overlap(store->plan, unit, other)) {
+            int32_t status = readers_await(store, other, unit, reterr);
+
+            if (status != HSDP_OK) {
+                return status;
+            }
+        }
+    }
+    if (is_zeroed) {
+        memset(shm_grads(store, unit), 0, n_bytes);
+    } else {
+        padding_zero(store, unit);
+    }
+    return HSDP_OK;
+}
+
+int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,
+                      const float *values, uint64_t n_elems, struct hsdp_error *reterr)
+{
+    uint64_t n_bytes = store->plan->units[unit].buffers[0].n_elems * sizeof(float);
+    struct shm_unit *u = &store->units[unit];
+    struct fp_mode mode;
+    int32_t status;
+
+    if (u->reduction.stage ==
+        SHM_SOURCE) { /* or it would depend on the peers what it takes along */
+        status = job_ticket_wait(store->job, u->reduction.work.ticket, UINT64_MAX, reterr);
+        if (status != HSDP_OK) {
+            return status;
+        }
+    }
+    if (u->late == NULL) {
+        u->late = malloc(n_bytes == 0 ? 1 : n_bytes);
+        if (u->late == NULL) {
+            return error_set(reterr, HSDP_ERR_NO_MEMORY,
+                             "shm: no memory for late gradients of unit \"%s\" (%" PRIu64 " bytes)",
+                             store->plan->units[unit].name, n_bytes);
+        }
+    }
+    if (!u->has_late) {
+        memset(u->late, 0, n_bytes);
+        u->has_late = true;
+    }
+    mode = fp_mode_enter();
+    reduce_add(u->late + offset_elems, values, DTYPE_FP32, n_elems);
+    fp_mode_leave(mode);
+    return HSDP_OK;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shm store: unshard, the step's collective, and publishing parameters. */
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/error.h"
+#include "comm/shm_store.h"
+#include "device/cast.h"
+#include "device/fpmode.h"
+
+/* ------------------------------------------------------- waiting for peers, as work with a ticket
+ */
+
+static int32_t awaiting_progress(struct work *work, struct hsdp_error *reterr)
+{
+    (void)reterr;
+    return wait_is_met(&((struct shm_awaiting *)work)->wait) ? HSDP_OK : HSDP_PENDING;
+}
+
+static const struct wait *awaiting_blocker(struct work *work)
+{
+    return &((struct shm_awaiting *)work)->wait;
+}
+
+static void awaiting_finish(struct work *work, int32_t status)
+{
+    (void)status;
+    ((struct shm_awaiting *)work)->is_active = false;
+}
+
+static int32_t awaiting_start(struct store *store, struct shm_awaiting *awaiting,
+                              uint64_t *ret_ticket, struct hsdp_error *reterr)
+{
+    awaiting->work.progress = awaiting_progress;
+    awaiting->work.blocker = awaiting_blocker;
+    awaiting->work.finish = awaiting_finish;
+    awaiting->is_active = true;
+    return job_work_start(store->job, &awaiting->work, ret_ticket, reterr);
+}
+
+/* -------------------------------------------------------------------------------- unshard */
+
+static void access_set(struct store *store, uint32_t unit, int protection)
+{
+    struct shm_unit *u = &store->units[unit];
+
+    for (uint32_t b = 0; store->is_access_checked && b < PLAN_MAX_BUFFERS; b++) {
+        if (u->view_bytes[b] != 0) {
+            mprotect(u->view[b], u->view_bytes[b], protection);
+        }
+    }
+}
+
+static void unshard_count(struct store *store, uint32_t unit)
+{
+    const struct plan_unit *plan_unit = &store->plan->units[unit];
+    struct shm_ranks *gather = &shm_class_of(store, unit)->gather;
+    uint64_t n_elems = 0;
+
+    for (uint32_t b = 0; b < plan_unit->n_buffers; b++) {
+        n_elems += plan_unit->buffers[b].shard_elems[HSDP_SHARD_PARAM];
+    }
+    if (gather->traffic != NULL) {
+        atomic_fetch_add_explicit(gather->traffic,
+                                  (gather->n_ranks - 1) * n_elems *
+                                      dtype_bytes(shm_plan_class(store, unit)->param_dtype),
+                                  memory_order_relaxed);
+    }
+    if (store->n_unshards != NULL) {
+        atomic_fetch_add_explicit(store->n_unshards, 1, memory_order_relaxed);
+    }
+}
+
+/* A view is its peers' shards: it is whole as soon as everyone who writes them has published. */
+int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
+                    struct hsdp_error *reterr)
+{
+    struct shm_awaiting *unshard = &store->units[unit].unshard;
+    struct shm_ranks *writers = &shm_class_of(store, unit)->steps;
+
+    access_set(store, unit, PROT_READ);
+    unshard_count(store, unit);
+    if (unshard->is_active) {
+        *ret_ticket = unshard->work.ticket;
+        return HSDP_OK;
+    }
+    for (uint32_t i = 0; i < writers->n_ranks; i++) {
+        unshard->entries[i].counter = &shm_header(store, writers->ranks[i])->epoch;
+        unshard->entries[i].target = store->epoch;
+        unshard->entries[i].rank = writers->ranks[i];
+    }
+    unshard->wait.entries = unshard->entries;
+    unshard->wait.n_entries = writers->n_ranks;
+    unshard->wait.operation = "unshard";
+    unshard->wait.group = writers->name;
+    unshard->wait.unit = store->plan->units[unit].name;
+    unshard->wait.sequence = store->epoch;
+    if (wait_is_met(&unshard->wait)) {
+        *ret_ticket = 0;
+        return HSDP_OK;
+    }
+    return awaiting_start(store, unshard, ret_ticket, reterr);
+}
+
+void shm_reshard(struct store *store, uint32_t unit)
+{
+    access_set(store, unit, PROT_NONE);
+}
+
+/* ----------------------------------------------------------------------------------- step */
+
+int32_t shm_step_start(struct store *store, const struct step_words *mine,
+                       struct hsdp_error *reterr)
+{
+    struct shm_header *header = shm_header(store, store->rank);
+    struct wait_entry *entries = store->step_entries;
+
+    (void)reterr;
+    store->step++;
+    header->words[store->step % 2] = *mine;
+    job_signal(store->job, &header->step_arrived, store->step, store->world, store->n_world);
+    for (uint32_t rank = 0; rank < store->n_world; rank++) {
+        entries[rank].counter = &shm_header(store, rank)->step_arrived;
+        entries[rank].target = store->step;
+        entries[rank].rank = rank;
+    }
+    store->step_wait.entries = entries;
+    store->step_wait.n_entries = store->n_world;
+    store->step_wait.operation = "step";
+    store->step_wait.sequence = store->step;
+    return HSDP_OK;
+}
+
+const struct wait *shm_step_blocker(const struct store *store)
+{
+    return wait_is_met(&store->step_wait) ? NULL : &store->step_wait;
+}
+
+/* The weight is summed over this rank's data peers, in order, so that every rank gets the same. */
+static double weight_sum(const struct store *store)
+{
+    const struct hsdp_mesh *mesh = store->plan->mesh;
+    double weight = 0.0;
+
+    for (uint32_t i = 0; i < mesh->n_data_ranks; i++) {
+        uint32_t rank = mesh_peer(mesh, mesh->data_dims, store->rank, i);
+
+        weight += shm_header(store, rank)->words[store->step % 2].weight;
+    }
+    return weight;
+}
+
+int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct hsdp_error *reterr)
+{
+    struct step_words all;
+
+    memset(&all, 0, sizeof(all));
+    all.agreed = shm_header(store, 0)->words[store->step % 2].agreed;
+    for (uint32_t rank = 0; rank < store->n_world; rank++) {
+        const struct step_words *words = &shm_header(store, rank)->words[store->step % 2];
+
+        if (words->agreed != all.agreed) {
+            return error_set(reterr, HSDP_ERR_MISMATCH,
+                             "step: rank %" PRIu32 " began step %" PRIu64
+                             " with other numbers than rank 0 (max_norm, norm_p, gradient_scale, "
+                             "has_weight or error_if_nonfinite)",
+                             rank, store->step);
+        }
+        norm_sum_merge(&all.sum, &words->sum);
+        all.max_bits = words->max_bits > all.max_bits ? words->max_bits : all.max_bits;
+    }
+    all.weight = weight_sum(store);
+    *ret_all = all;
+    return HSDP_OK;
+}
+
+/* -------------------------------------------------------------------------------- publish */
+
+/* This rank's step slice goes into each copy of the parameter shard that contains it. */
+static void buffer_publish(struct store *store, uint32_t unit, uint32_t buffer)
+{
+    const struct shm_unit *u = &store->units[unit];
+    const struct shm_ranks *copies = &shm_class_of(store, unit)->copies;
+    enum dtype dtype = shm_plan_class(store, unit)->param_dtype;
+    uint64_t n_elems = store->plan->units[unit].buffers[buffer].shard_elems[HSDP_SHARD_STEP];
+    uint64_t offset = plan_slice_offset(store->plan, unit, buffer, HSDP_SHARD_STEP, store->rank) -
+                      plan_slice_offset(store->plan, unit, buffer, HSDP_SHARD_PARAM, store->rank);
+
+    for (uint32_t i = 0; i < copies->n_ranks; i++) {
+        uint8_t *copy = store->regions[copies->ranks[i]] + u->params_offset[buffer] +
+                        offset * dtype_bytes(dtype);
+
+        if ((void *)copy != (void *)u->master[buffer]) {
+            cast_from_fp32(copy, dtype, u->master[buffer], n_elems);
+        }
+    }
+    if (copies->traffic != NULL) { /* as much comes from each peer as goes to it */
+        atomic_fetch_add_explicit(copies->traffic,
+                                  (copies->n_ranks - 1) * n_elems * dtype_bytes(dtype),
+                                  memory_order_relaxed);
+    }
+}
+
+void shm_step_grads_drop(struct store *store)
+{
+    for (uint32_t unit = 0; unit < store->plan->n_units; unit++) {
+        store->units[unit].has_step = false;
+    }
+}
+
+int32_t shm_publish(struct store *store, bool has_values, struct hsdp_error *reterr)
+{
+    struct fp_mode mode = fp_mode_enter();
+
+    (void)reterr;
+    for (uint32_t unit = 0; unit < store->plan->n_units; unit++) {
+        for (uint32_t b = 0; has_values && b < store->plan->units[unit].n_buffers; b++) {
+            buffer_publish(store, unit, b);
+        }
+    }
+    fp_mode_leave(mode);
+    store->epoch++;
+    job_signal(store->job, &shm_header(store, store->rank)->epoch, store->epoch, store->world,
+               store->n_world);
+    return HSDP_OK;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shm store: what lies where in the memory that the ranks of one host share. */
+#ifndef COMM_SHM_STORE_H
+#define COMM_SHM_STORE_H
+
+#include "comm/transport.h"
+
+/*
+ * Every rank owns one region of a shared file, and maps those of its peers. Ranks that share units
+ * have the same plan, so their regions have the same layout:
+ *
+ *   header         epoch, step counter, step words: read by every rank of the job
+ *   counters       one struct shm_counters per unit
+ *   stage          bytes offered to peers while loading and saving
+ *   parameters     per unit and buffer: this rank's parameter shard, in the compute dtype
+ *   gradient slots what the host writes, where peers read it (scope inner or full)
+ *   local sums     per unit, fp32, whole (where scope none is planned)
+ *   inner sums     per unit, fp32, the gradient shard (where R spans more than G)
+ *
+ * An unsharded parameter buffer is the shards of its peers mapped back to back, read-only: nothing
+ * is copied. Masters that are not the parameters themselves, and reduced gradients, are private.
+ *
+ * Who waits for whom: every counter is raised by the region's owner only.
+ *
+ *   arrived, consumed              a contribution may be read; everything of peers has been read
+ *   outer_arrived, outer_consumed  likewise for the inner sum
+ *   step_arrived                   the job-wide barrier before parameters change
+ *   offer_arrived, offer_consumed  a chunk of an offer may be read; has been read
+ *   epoch                          parameters may be read, up to that many changes
+ */
+
+#define SHM_MAX_RANKS 64u
+
+struct shm_counters {
+    _Atomic uint64_t arrived;
+    _Atomic uint64_t consumed;
+    _Atomic uint64_t outer_arrived;
+    _Atomic uint64_t outer_consumed;
+    uint64_t is_absent; /* nothing lies in the source: +0; written before arrived */
+    uint64_t reserved[3];
+};
+
+struct shm_header {
+    _Atomic uint64_t epoch;
+    uint64_t reserved_epoch[7];
+    _Atomic uint64_t step_arrived;
+    uint64_t reserved_step[7];
+    struct step_words words[2]; /* of even and odd steps: a slow reader of one is a step behind */
+    _Atomic uint64_t offer_arrived;  /* chunks laid out in the stage */
+    _Atomic uint64_t offer_consumed; /* chunks of all peers read */
+    uint64_t offer_bytes;            /* of the whole offer; written before its first arrival */
+};
+
+/* Where an offer passes through, chunk by chunk. */
+#define SHM_STAGE_BYTES (256u * 1024u)
+
+/* The ranks and names of a class's groups, as seen from this rank. */
+struct shm_ranks {
+    uint32_t ranks[SHM_MAX_RANKS];
+    uint32_t n_ranks;
+    uint32_t dim_sizes[HSDP_MESH_MAX_DIMS]; /* for the reduction tree, outermost first */
+    uint32_t n_dims;
+    char name[64];
+    _Atomic uint64_t *traffic; /* counter; NULL for a group of one */
+};
+
+struct shm_class {
+    struct shm_ranks gather; /* P: unshard */
+    struct shm_ranks inner;  /* G */
+    struct shm_ranks outer;  /* R\G */
+    struct shm_ranks steps;  /* S: whose epoch an unshard awaits */
+    struct shm_ranks copies; /* S\P: whose parameters this rank's step slice goes to */
+    char reduce_name[64];    /* R, for errors */
+};
+
+enum shm_stage {
+    SHM_IDLE,
+    SHM_QUEUED,  /* an earlier unit of the pass has not been handed over */
+    SHM_SOURCE,  /* peers may still read the last contribution */
+    SHM_INNER,   /* contributions of the inner group are awaited */
+    SHM_RESTING, /* peers may still read the last inner sum */
+    SHM_OUTER,   /* inner sums of the outer group are awaited */
+};
+
+/* One reduction in flight; there is at most one per unit. */
+struct shm_reduction {
+    struct work work; /* first: the queue hands it back */
+    struct store *store;
+    const uint64_t *turn;
+    uint64_t position;
+    struct wait wait;
+    struct wait_entry *entries; /* 2 * SHM_MAX_RANKS at most */
+    uint32_t unit;
+    int32_t scope;
+    enum shm_stage stage;
+    bool is_absent;
+};
+
+/* An unshard in flight. */
+struct shm_awaiting {
+    struct work work; /* first: the queue hands it back */
+    struct wait wait;
+    struct wait_entry *entries;
+    bool is_active;
+};
+
+struct shm_unit {
+    uint64_t params_offset[PLAN_MAX_BUFFERS]; /* bytes, within a region */
+    uint64_t local_offset;
+    uint64_t inner_offset;
+    uint64_t slice_offset[PLACEMENT_N_CUTS]; /* of the trainable buffer, elements */
+    void *view[PLAN_MAX_BUFFERS];            /* read-only mapping */
+    uint64_t view_bytes[PLAN_MAX_BUFFERS];
+    float *master[PLAN_MAX_BUFFERS];
+    float *step_grads;
+    float *late; /* contributions outside of the slot; whole buffer, NULL until needed */
+    struct plan_accumulators sums;
+    struct shm_counters *counters; /* this rank's */
+    uint64_t sequence;             /* contributions that arrived */
+    uint64_t outer_sequence;
+    bool has_local;
+    bool has_inner;
+    bool has_step;
+    bool has_late;
+    struct shm_reduction reduction;
+    struct shm_awaiting unshard;
+};
+
+struct store {
+    struct hsdp_job *job;
+    struct hsdp_plan *plan;
+    struct shared_memory memory;
+    uint8_t *regions[SHM_MAX_RANKS]; /* NULL = not mapped */
+    uint64_t mapped_bytes[SHM_MAX_RANKS];
+    uint64_t region_bytes;
+    uint64_t counters_offset;
+    uint64_t slots_offset;
+    uint64_t stage_offset;
+    uint8_t *private_memory;
+    uint64_t private_bytes;
+    struct shm_class *classes;
+    struct shm_unit *units;
+    struct wait_entry *entries; /* of all reductions and unshards */
+    uint32_t world[SHM_MAX_RANKS];
+    uint32_t n_world;
+    uint32_t rank;
+    uint64_t epoch;
+    uint64_t step;
+    uint64_t n_chunks;     /* offered so far */
+    struct wait step_wait; /* for the step's collective */
+    struct wait_entry *step_entries;
+    bool is_access_checked; /* verify=access */
+    _Atomic uint64_t *n_unshards;
+    _Atomic uint64_t *n_reductions;
+    struct hsdp_model_info allocated;
+};
+
+static inline struct shm_header *shm_header(const struct store *store, uint32_t rank)
+{
+    return (struct shm_header *)store->regions[rank];
+}
+
+static inline struct shm_counters *shm_counters(const struct store *store, uint32_t rank,
+                                                uint32_t unit)
+{
+    return (struct shm_counters *)(store->regions[rank] + store->counters_offset) + unit;
+}
+
+static inline struct shm_class *shm_class_of(const struct store *store, uint32_t unit)
+{
+    return &store->classes[store->plan->units[unit].class_index];
+}
+
+static inline const struct plan_class *shm_plan_class(const struct store *store, uint32_t unit)
+{
+    return &store->plan->classes[store->plan->units[unit].class_index];
+}
+
+/** True for a unit with parameters that have gradients. */
+bool shm_is_trainable(const struct store *store, uint32_t unit);
+
+/** Whether the inner sum is the reduced gradient itself, or the local sum; else it is its own. */
+bool shm_inner_is_step(const struct store *store, uint32_t unit);
+bool shm_inner_is_local(const struct store *store, uint32_t unit);
+
+/* shm_layout.c: offsets; classes and their ranks. */
+int32_t shm_layout(struct store *store, struct hsdp_error *reterr);
+
+/* shm_map.c: regions, views, private memory. */
+int32_t shm_map(struct store *store, struct hsdp_error *reterr);
+void shm_unmap(struct store *store);
+
+/* shm_reduce.c */
+int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
+                          struct hsdp_error *reterr);
+int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,
+                      const float *values, uint64_t n_elems, struct hsdp_error *reterr);
+int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, uint64_t *ret_ticket,
+                   struct hsdp_error *reterr);
+const struct wait *shm_reduce_blocker(const struct store *store, uint32_t unit);
+int32_t shm_drain(struct store *store, struct hsdp_error *reterr);
+bool shm_needs_slot(const struct store *store, uint32_t unit);
+void *shm_grads(struct store *store, uint32_t unit);
+
+/* shm_contribute.c: this rank's contribution of a unit; where a rank's source lies. */
+void shm_contribute(struct store *store, uint32_t unit, struct shm_reduction *reduction);
+const void *shm_source(const struct store *store, uint32_t rank, uint32_t unit);
+float *shm_inner_sum(const struct store *store, uint32_t rank, uint32_t unit);
+
+/* shm_step.c */
+int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
+                    struct hsdp_error *reterr);
+void shm_reshard(struct store *store, uint32_t unit);
+int32_t shm_step_start(struct store *store, const struct step_words *mine,
+                       struct hsdp_error *reterr);
+const struct wait *shm_step_blocker(const struct store *store);
+int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct hsdp_error *reterr);
+void shm_step_grads_drop(struct store *store);
+int32_t shm_publish(struct store *store, bool has_values, struct hsdp_error *reterr);
+
+/* shm_offer.c */
+int32_t shm_offer(struct store *store, const struct store_offer *offer, struct hsdp_error *reterr);
+
+#endif /* COMM_SHM_STORE_H */

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transports: the small table behind which a model's data lies and moves. */
+#ifndef COMM_TRANSPORT_H
+#define COMM_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "comm/job.h"
+#include "device/norm.h"
+#include "hsdp/model.h"
+#include "hsdp/unit.h"
+#include "plan/plan.h"
+
+/*
+ * A store holds one model's flat buffers on one rank and knows how to unshard, reduce and publish
+ * them. It knows units, buffers and slices; what a parameter is, and what a host may do when, is
+ * the business of shard/. Addresses are fixed from open to close. Calls are made by one thread.
+ */
+struct store;
+
+/* One rank's part of the step's collective; `sum` is added up as integers. */
+struct step_words {
+    struct norm_sum sum;
+    double weight;     /* added up over the data ranks, in order of rank */
+    uint64_t max_bits; /* a fp32 pattern: maximum over all ranks */
+    uint64_t agreed;   /* equal on all ranks, or the job fails with a mismatch */
+};
+
+/* What a rank hands over of a unit. */
+struct store_gradient {
+    uint32_t unit;
+    bool is_absent;       /* nothing lies in the slot: +0 */
+    int32_t scope;        /* HSDP_SCOPE_* */
+    const uint64_t *turn; /* the reduction begins once *turn has reached position: shard/ raises */
+    uint64_t position;    /* it in the order of the pass */
+};
+
+/* What a rank lets others read, and what it wants to read of them. */
+struct store_offer {
+    const char *operation; /* for errors */
+    const char *unit;
+    const void *bytes; /* this rank's, n_bytes of them; may be NULL when that is 0 */
+    uint64_t n_bytes;
+    const uint32_t *readable; /* n_readable ranks whose bytes this rank wants */
+    uint32_t n_readable;
+    /* Called with all the bytes of each of them. */
+    int32_t (*read)(void *user, uint32_t rank, const void *bytes, uint64_t n_bytes,
+                    struct hsdp_error *reterr);
+    void *user;
+};
+
+struct transport_ops {
+    const char *name;
+
+    /* Collective over the job. The store takes references to job and plan. */
+    int32_t (*open)(struct hsdp_job *job, const struct hsdp_plan *plan, struct store **ret_store,
+                    struct hsdp_error *reterr);
+    void (*close)(struct store *store); /* local; NULL is accepted */
+
+    /* Addresses. Buffers are counted as in the plan; gradients are of the trainable buffer 0. */
+    const void *(*params)(struct store *store, uint32_t unit, uint32_t buffer); /* unsharded */
+    void *(*grads)(struct store *store, uint32_t unit);                         /* unsharded */
+    float *(*master)(struct store *store, uint32_t unit, uint32_t buffer);      /* step shard */
+    float *(*step_grads)(struct store *store, uint32_t unit);                   /* step shard */
+
+    /* Makes the unsharded parameters readable; *ret_ticket 0 when they are at once. */
+    int32_t (*unshard)(struct store *store, uint32_t unit, uint64_t *ret_ticket,
+                       struct hsdp_error *reterr);
+    void (*reshard)(struct store *store, uint32_t unit); /* the last use has ended */
+
+    /* Waits until no rank still reads what lies in the unit's gradient slot; maybe zeroes it. */
+    int32_t (*grads_acquire)(struct store *store, uint32_t unit, bool is_zeroed,
+                             struct hsdp_error *reterr);
+
+    /*
+     * Adds n_elems fp32 values to this rank's contribution of a unit, at an element of its buffer,
+     * outside of the slot.
+     */
+    int32_t (*grads_add)(struct store *store, uint32_t unit, uint64_t offset_elems,
+                         const float *values, uint64_t n_elems, struct hsdp_error *reterr);
+
+    /* Enqueues the reduction of what lies in the unit's slot. */
+    int32_t (*reduce)(struct store *store, const struct store_gradient *gradient,
+                      uint64_t *ret_ticket, struct hsdp_error *reterr);
+
+    /* True when this rank holds contributions of a unit that no full reduction has taken up. */
+    bool (*has_leftover)(const struct store *store, uint32_t unit);
+    /* True when an absent unit's reduction needs its slot all the same, for what grads_add gave. */
+    bool (*needs_slot)(const struct store *store, uint32_t unit);
+
+    /* What an open reduction of the unit waits for; NULL when none is open. */
+    const struct wait *(*reduce_blocker)(const struct store *store, uint32_t unit);
+    /* Waits for this rank's open reductions. */
+    int32_t (*drain)(struct store *store, struct hsdp_error *reterr);
+    /* True when a full reduction of the unit has arrived in step_grads since they were dropped. */
+    bool (*has_step_grads)(const struct store *store, uint32_t unit);
+
+    /* The step's collective over the whole job: also the barrier that lets parameters change. */
+    int32_t (*step_start)(struct store *store, const struct step_words *mine,
+                          struct hsdp_error *reterr);
+    /* What it waits for; NULL when it is done. */
+    const struct wait *(*step_blocker)(const struct store *store);
+    /* Once it is done: the same words on every rank. */
+    int32_t (*step_words)(struct store *store, struct step_words *ret_all,
+                          struct hsdp_error *reterr);
+
+    /* Drops the reduced gradients: the step is over. */
+    void (*step_grads_drop)(struct store *store);
+
+    /*
+     * Opens a new epoch: copies the masters (has_values) to wherever their parameters rest, and
+     * lets the unshards of all ranks go on.
+     */
+    int32_t (*publish)(struct store *store, bool has_values, struct hsdp_error *reterr);
+
+    /* Lets ranks read each other's bytes once, on cold paths. Collective over plan_shared_dims. */
+    int32_t (*offer)(struct store *store, const struct store_offer *offer,
+                     struct hsdp_error *reterr);
+
+    /* Bytes allocated on this rank, by kind. */
+    void (*memory)(const struct store *store, struct hsdp_model_info *ret_bytes);
+};
+
+extern const struct transport_ops shm_transport;
+
+/** The transport of a connected job. */
+const struct transport_ops *transport_of(const struct hsdp_job *job);
+
+#endif /* COMM_TRANSPORT_H */

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Waiting: on a doorbell, while open work goes on and deadlines and peers are watched. */
+#include <sched.h>
+
+#include "base/clock.h"
+#include "comm/job_internal.h"
+
+bool wait_is_met(const struct wait *wait)
+{
+    for (uint32_t i = 0; i < wait->n_entries; i++) {
+        if (atomic_load(wait->entries[i].counter) < wait->entries[i].target) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/*
+ * A signaller raises the counter, then looks who sleeps; a waiter says that it sleeps, then looks
+ * at the counter. All four are in one total order, so one of them sees the other.
+ */
+void job_signal(struct hsdp_job *job, _Atomic uint64_t *counter, uint64_t value,
+                const uint32_t *ranks, uint32_t n_ranks)
+{
+    struct control *control = atomic_load(&job->control);
+
+    atomic_store(counter, value);
+    for (uint32_t i = 0; i < n_ranks; i++) {
+        if (ranks[i] != job->launch.rank &&
+            atomic_load(&control->ranks[ranks[i]].is_sleeping) != 0) {
+            control_ring(control, ranks[i]);
+        }
+    }
+}
+
+static bool waiting_is_over(const struct hsdp_job *job, const struct waiting *waiting)
+{
+    if (waiting->wait != NULL && !wait_is_met(waiting->wait)) {
+        return false;
+    }
+    return waiting->ticket == 0 || work_find(job, waiting->ticket) == NULL;
+}
+
+static void processor_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* About a microsecond; or, where ranks share processors, lets the one waited for have this one. */
+static void waiting_spin(const struct hsdp_job *job)
+{
+    if (job->is_crowded) {
+        sched_yield();
+        return;
+    }
+    for (int i = 0; i < 16; i++) {
+        processor_relax();
+    }
+}
+
+/* One sleep, at most until the next look; anything that is signalled from here on ends it. */
+static int32_t waiting_sleep(struct hsdp_job *job, struct waiting *waiting,
+                             struct hsdp_error *reterr)
+{
+    struct control *control = atomic_load(&job->control);
+    struct control_rank *own = &control->ranks[job->launch.rank];
+    uint32_t bell = atomic_load(&own->bell);
+    uint64_t wake_ns;
+    int32_t status;
+
+    atomic_store(&own->is_sleeping, 1u);
+    __sync_synchronize(); /* what work reads in its progress comes after, however it reads it */
+    status = job_progress(job, reterr);
+    if (status == HSDP_OK && !waiting_is_over(job, waiting)) {
+        status = watch_look(job, waiting, reterr);
+        wake_ns = job->next_look_ns < waiting->give_up_ns ? job->next_look_ns : waiting->give_up_ns;
+        if (status == HSDP_OK) {
+            control_sleep(control, job->launch.rank, bell, clock_left_ms(wake_ns, 1000));
+        }
+    }
+    atomic_store(&own->is_sleeping, 0u);
+    return status;
+}
+
+int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_error *reterr)
+{
+    uint32_t n_tries = 0;
+    int32_t status = HSDP_OK;
+
+    waiting->start_ns = clock_now_ns();
+    while (status == HSDP_OK && !waiting_is_over(job, waiting)) {
+        status = job_progress(job, reterr);
+        if (status != HSDP_OK || waiting_is_over(job, waiting)) {
+            return status;
+        }
+        if (waiting->give_up_ns == 0 || clock_now_ns() >= waiting->give_up_ns) {
+            status = watch_look(job, waiting, reterr);
+            return status == HSDP_OK ? HSDP_PENDING : status;
+        }
+        if (n_tries < job->spin_tries) {
+            waiting_spin(job);
+            n_tries++;
+        } else {
+            status = waiting_sleep(job, waiting, reterr);
+        }
+    }
+    return status;
+}
+
+int32_t job_wait(struct hsdp_job *job, const struct wait *wait, struct hsdp_error *reterr)
+{
+    struct waiting waiting = {.wait = wait, .give_up_ns = UINT64_MAX};
+    uint64_t flight;
+    int32_t status;
+
+    if (wait_is_met(wait)) {
+        return HSDP_OK;
+    }
+    pthread_mutex_lock(&job->lock);
+    flight = flight_begin(&job->flight, wait, wait->ticket);
+    pthread_mutex_unlock(&job->lock);
+    status = wait_run(job, &waiting, reterr);
+    pthread_mutex_lock(&job->lock);
+    flight_end(&job->flight, flight, status == HSDP_OK ? FLIGHT_DONE : FLIGHT_FAILED);
+    pthread_mutex_unlock(&job->lock);
+    return status;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums of gradients in the one order that every strategy, split and transport shares. */
+#ifndef DEVICE_REDUCE_H
+#define DEVICE_REDUCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+
+enum {
+    REDUCE_MAX_DIMS = 8,
+    REDUCE_MAX_SOURCES = 64,
+};
+
+/*
+ * A sum over the ranks of a mesh. Along one dimension adjacent pairs are added, then adjacent pairs
+ * of those, an odd one being carried up:
+ *
+ *     for (s = 1; s < n; s *= 2)
+ *         for (i = 0; i + s < n; i += 2 * s)
+ *             x[i] += x[i + s];
+ *
+ * first along the innermost dimension, then along the next with the results, and so on. So
+ * dimensions {2, 3} add in another order than {6}. Each source is rounded to wire_dtype once, also
+ * a single one; everything from there on is fp32.
+ */
+struct reduce_spec {
+    float *dst;                 /* (n_elems,); may be one of the fp32 sources, else no overlap */
+    const void *const *sources; /* product of dim_sizes, row-major; NULL = absent = +0, added */
+    const uint32_t *dim_sizes;  /* n_dims sizes >= 1, outermost first */
+    size_t n_elems;             /* of dst and of each source */
+    enum dtype source_dtype;
+    enum dtype wire_dtype;
+    uint32_t n_dims; /* 0..REDUCE_MAX_DIMS; 0 = one source */
+    bool accumulate; /* dst = dst + sum; false: dst = sum, whatever dst held */
+};
+
+/* Needs about 16 KiB of stack. */
+void reduce_tree(const struct reduce_spec *spec);
+
+/* dst = dst + src. (n_elems,) each; src may be dst (fp32), else no overlap. */
+void reduce_add(float *dst, const void *src, enum dtype src_dtype, size_t n_elems);
+
+/* values = values / divisor, by true division. */
+void reduce_divide(float *values, float divisor, size_t n_elems);
+
+#endif

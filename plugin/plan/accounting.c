@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Accounting: what a plan costs in memory and in traffic. */
+#include <assert.h>
+
+#include "hsdp/unit.h"
+#include "plan/build.h"
+
+/* The layout has bounded the sum of all buffers to PLAN_MAX_BYTES; no sum here can wrap. */
+
+bool plan_steps_in_place(const struct hsdp_plan *plan, uint32_t unit)
+{
+    /* The master is fp32, and the step slice lies inside of this rank's own parameter slice. */
+    return plan->classes[plan->units[unit].class_index].param_dtype == DTYPE_FP32;
+}
+
+struct plan_accumulators plan_accumulators(const struct hsdp_plan *plan, uint32_t unit)
+{
+    const struct plan_unit *row = &plan->units[unit];
+    const struct placement *place = &plan->classes[row->class_index].place;
+    const struct plan_buffer *buffer = plan_trainable(row);
+    struct plan_accumulators sizes = {0, 0, 0};
+    uint32_t n_reduced = mesh_span(plan->mesh, place->reduced);
+    uint32_t n_grad = placement_n_slices(place, plan->mesh, HSDP_SHARD_GRAD);
+    bool is_local;
+
+    if (buffer == NULL) {
+        return sizes;
+    }
+    is_local = plan->scope == HSDP_SCOPE_NONE;
+    sizes.step_elems = buffer->shard_elems[HSDP_SHARD_STEP];
+    if (is_local) {
+        sizes.local_elems = buffer->n_elems;
+    }
+    if (n_reduced > n_grad && !(is_local && n_grad == 1)) {
+        sizes.inner_elems = buffer->shard_elems[HSDP_SHARD_GRAD];
+    }
+    return sizes;
+}
+
+/* ---------------------------------------------------------------------------------- memory */
+
+static void segment_add_elems(void *user, const struct hsdp_segment *segment)
+{
+    *(uint64_t *)user += segment->n_elems;
+}
+
+/* Padding within this rank's parameter shard of a buffer, in elements. */
+static uint64_t shard_padding(const struct hsdp_plan *plan, uint32_t unit, uint32_t buffer)
+{
+    const struct segment_walk walk = {plan, unit, buffer, HSDP_SHARD_PARAM, plan->mesh->rank};
+    uint64_t n_elems = 0;
+
+    plan_walk_segments(&walk, segment_add_elems, &n_elems);
+    return plan->units[unit].buffers[buffer].shard_elems[HSDP_SHARD_PARAM] - n_elems;
+}
+
+static void unit_add_up(const struct hsdp_plan *plan, uint32_t unit, struct hsdp_plan_info *info)
+{
+    const struct plan_unit *row = &plan->units[unit];
+    struct plan_accumulators sums = plan_accumulators(plan, unit);
+    uint64_t param_elem_bytes = dtype_bytes(plan->classes[row->class_index].param_dtype);
+
+    for (uint32_t b = 0; b < row->n_buffers; b++) {
+        const struct plan_buffer *buffer = &row->buffers[b];
+
+        info->param_bytes += buffer->shard_elems[HSDP_SHARD_PARAM] * param_elem_bytes;
+        info->padding_bytes += shard_padding(plan, unit, b) * param_elem_bytes;
+        if (!plan_steps_in_place(plan, unit)) {
+            info->master_bytes += buffer->shard_elems[HSDP_SHARD_STEP] * sizeof(float);
+        }
+    }
+    info->grad_bytes += (sums.local_elems + sums.inner_elems + sums.step_elems) * sizeof(float);
+    info->state_elem_count += sums.step_elems;
+}
+
+void plan_add_up(struct hsdp_plan *plan)
+{
+    struct hsdp_plan_info info = HSDP_PLAN_INFO_INIT;
+
+    for (uint32_t u = 0; u < plan->n_units; u++) {
+        unit_add_up(plan, u, &info);
+    }
+    info.unsharded_bytes = 0; /* shared memory maps the shards back to back: nothing is copied */
+    info.grad_slot_bytes = plan->grad_slots_bytes;
+    info.peak_bytes = info.param_bytes + info.master_bytes + info.grad_bytes +
+                      info.unsharded_bytes + info.grad_slot_bytes +
+                      2 * info.state_elem_count * sizeof(float);
+    info.n_classes = plan->n_classes;
+    info.n_units = plan->n_units;
+    info.n_params = plan->n_params;
+    info.n_notes = plan->n_notes;
+    plan->totals = info;
+}
+
+/* --------------------------------------------------------------------------------- traffic */
+
+/*
+ * What one rank receives in one step of one microbatch, with unshard before the forward and again
+ * before the backward pass. For a group of g ranks and n elements per buffer:
+ *
+ *   all-gather      (g - 1) shards of n / g elements in the parameters' dtype
+ *   reduce-scatter  (g - 1) contributions to the own n / g elements
+ *   all-reduce      the same, then (g - 1) finished shards of n / g elements
+ *
+ * Contributions travel in reduce_dtype; what has been summed once stays fp32, so later stages, and
+ * the second half of an all-reduce, count 4 bytes. Groups of one rank move nothing. The step's own
+ * collective (the norm) is a few hundred bytes and is left out.
+ */
+struct traffic_sum {
+    const struct hsdp_plan *plan;
+    uint32_t class_index;
+    struct traffic_row *rows;
+    uint32_t n_rows;
+};
+
+/* Adds one operation on each buffer of the class: n_elems(buffer) * bytes for every other rank. */
+struct traffic_kind {
+    const char *phase;
+    const char *operation;
+    uint32_t dims;
+    int shard_cut;         /* the shard that each of the others sends */
+    bool is_whole_divided; /* the cut is divided by the group once more */
+    bool with_frozen;
+    uint64_t elem_bytes; /* per element received */
+    uint32_t n_times;
+};
+
+static void kind_add(struct traffic_sum *sum, const struct traffic_kind *kind)
+{
+    const struct hsdp_plan *plan = sum->plan;
+    uint64_t n_ranks = mesh_span(plan->mesh, kind->dims);
+    struct traffic_row row = {kind->phase, kind->operation, kind->dims, 0, 0};
+
+    if (n_ranks == 1) {
+        return;
+    }
+    for (uint32_t u = 0; u < plan->n_units; u++) {
+        const struct plan_unit *unit = &plan->units[u];
+
+        for (uint32_t b = 0; b < unit->n_buffers && unit->class_index == sum->class_index; b++) {
+            const struct plan_buffer *buffer = &unit->buffers[b];
+            uint64_t n_elems = buffer->shard_elems[kind->shard_cut];
+
+            if (buffer->is_frozen && !kind->with_frozen) {
+                continue;
+            }
+            n_elems = kind->is_whole_divided ? (n_elems + n_ranks - 1) / n_ranks : n_elems;
+            row.n_operations += kind->n_times;
+            row.payload_bytes += kind->n_times * (n_ranks - 1) * n_elems * kind->elem_bytes;
+        }
+    }
+    if (row.n_operations > 0) {
+        assert(sum->n_rows < TRAFFIC_MAX_ROWS);
+        sum->rows[sum->n_rows++] = row;
+    }
+}
+
+uint32_t plan_traffic(const struct hsdp_plan *plan, uint32_t class_index,
+                      struct traffic_row ret_rows[TRAFFIC_MAX_ROWS])
+{
+    const struct plan_class *klass = &plan->classes[class_index];
+    const uint32_t *cuts = klass->place.cuts;
+    uint32_t later = cuts[HSDP_SHARD_STEP] & ~cuts[HSDP_SHARD_GRAD];
+    uint32_t rest = klass->place.reduced & ~cuts[HSDP_SHARD_STEP];
+    uint64_t param_bytes = dtype_bytes(klass->param_dtype);
+    uint64_t wire_bytes = dtype_bytes(klass->reduce_dtype);
+    uint64_t sum_bytes = sizeof(float);
+    bool is_grad_first = mesh_span(plan->mesh, cuts[HSDP_SHARD_GRAD]) > 1;
+    bool is_later_first = !is_grad_first && mesh_span(plan->mesh, later) > 1;
+    uint64_t rest_bytes = is_grad_first || is_later_first ? sum_bytes : wire_bytes;
+    const struct traffic_kind kinds[TRAFFIC_MAX_ROWS] = {
+        {"unshard", "all_gather", cuts[HSDP_SHARD_PARAM], HSDP_SHARD_PARAM, false, true,
+         param_bytes, 2},
+        {"reduce", "reduce_scatter", cuts[HSDP_SHARD_GRAD], HSDP_SHARD_GRAD, false, false,
+         wire_bytes, 1},
+        {"reduce", "reduce_scatter", later, HSDP_SHARD_STEP, false, false,
+         is_later_first ? wire_bytes : sum_bytes, 1},
+        {"reduce", "all_reduce", rest, HSDP_SHARD_STEP, true, false, rest_bytes + sum_bytes, 1},
+        {"publish", "all_gather", cuts[HSDP_SHARD_STEP] & ~cuts[HSDP_SHARD_PARAM], HSDP_SHARD_STEP,
+         false, false, param_bytes, 1},
+    };
+    struct traffic_sum sum = {plan, class_index, ret_rows, 0};
+
+    for (uint32_t k = 0; k < TRAFFIC_MAX_ROWS; k++) {
+        kind_add(&sum, &kinds[k]);
+    }
+    return sum.n_rows;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parameters: checking what a host says of one, and its ties. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "plan/arith.h"
+#include "plan/build.h"
+#include "plan/names.h"
+#include "plan/selector.h"
+
+/* What an error calls a parameter that may have no name. */
+static const char *spec_name(const struct hsdp_param_spec *spec)
+{
+    return spec->name == NULL ? "" : spec->name;
+}
+
+static int32_t shape_read(const struct hsdp_param_spec *spec, struct plan_param *param,
+                          struct hsdp_error *reterr)
+{
+    uint64_t n_elems = 1;
+    bool is_empty = false;
+    bool is_small = true;
+
+    if (spec->n_dims > HSDP_PARAM_MAX_DIMS) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "plan: param \"%.128s\" has %" PRIu32 " dimensions, at most %u are "
+                         "allowed",
+                         spec_name(spec), spec->n_dims, HSDP_PARAM_MAX_DIMS);
+    }
+    if (spec->n_dims > 0 && spec->shape == NULL) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "plan: param \"%.128s\" has %" PRIu32 " dimensions, but no shape",
+                         spec_name(spec), spec->n_dims);
+    }
+    for (uint32_t d = 0; d < spec->n_dims; d++) {
+        if (spec->shape[d] < 0) {
+            return error_set(reterr, HSDP_ERR_INVALID,
+                             "plan: param \"%.128s\" has size %" PRId64 " in dimension %" PRIu32,
+                             spec_name(spec), spec->shape[d], d);
+        }
+        param->shape[d] = spec->shape[d];
+        is_empty = is_empty || spec->shape[d] == 0;
+        is_small = is_small && arith_mul(n_elems, (uint64_t)spec->shape[d], &n_elems) &&
+                   n_elems <= PLAN_MAX_PARAM_ELEMS;
+    }
+    if (!is_small && !is_empty) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "plan: param \"%.128s\" is larger than 2^62 bytes", spec_name(spec));
+    }
+    param->n_elems = is_empty ? 0 : n_elems;
+    param->n_dims = spec->n_dims;
+    return HSDP_OK;
+}
+
+/* Copies across pipeline stages are not built; a selector of this rank alone asks for none. */
+static int32_t tied_over_check(const struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
+                               struct hsdp_error *reterr)
+{
+    struct selector selector;
+    int32_t status;
+
+    if (spec->tied_over == NULL) {
+        return HSDP_OK;
+    }
+    status = selector_parse(plan->mesh, "tied_over", spec->tied_over, &selector, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (selector_n_ranks(plan->mesh, &selector) > 1) {
+        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
+                         "plan: param \"%.128s\" is tied over the %" PRIu32 " ranks of \"%.64s\"; "
+                         "ties across ranks are not built in this version",
+                         spec_name(spec), selector_n_ranks(plan->mesh, &selector), spec->tied_over);
+    }
+    if (selector_index(plan->mesh, &selector, plan->mesh->rank) < 0) {
+        return error_set(reterr, HSDP_ERR_NOT_MEMBER,
+                         "plan: param \"%.128s\" is tied over \"%.64s\", where this rank %" PRIu32
+                         " is not",
+                         spec_name(spec), spec->tied_over, plan->mesh->rank);
+    }
+    return HSDP_OK;
+}
+
+/* Two names of one storage must agree on everything that the storage has. */
+static int32_t tie_check(const struct hsdp_plan *plan, const struct plan_param *param,
+                         const struct hsdp_param_spec *spec, const struct plan_param *storage,
+                         struct hsdp_error *reterr)
+{
+    const char *differs = NULL;
+
+    if (storage->n_dims != param->n_dims ||
+        memcmp(storage->shape, param->shape, sizeof(param->shape)) != 0) {
+        differs = "has another shape";
+    } else if (plan->units[storage->unit].class_index != plan->units[param->unit].class_index) {
+        differs = "is of another class";
+    } else if (storage->flags != param->flags) {
+        differs = "differs in being frozen";
+    } else if (storage->hyper_group != param->hyper_group) {
+        differs = "has another hyper_group";
+    } else if (param->block_elems != 0 && storage->block_elems != param->block_elems) {
+        differs = "has other block_elems";
+    }
+    if (differs != NULL) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "plan: param \"%.128s\" is tied to \"%.128s\", which %s", spec_name(spec),
+                         spec->tied_to, differs);
+    }
+    if (storage->unit != param->unit) {
+        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
+                         "plan: param \"%.128s\" of unit %s is tied to \"%.128s\" of unit %s; ties "
+                         "across units are not built in this version",
+                         spec_name(spec), plan->units[param->unit].name, spec->tied_to,
+                         plan->units[storage->unit].name);
+    }
+    return HSDP_OK;
+}
+
+static int32_t tie_read(const struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
+                        struct plan_param *param, struct hsdp_error *reterr)
+{
+    uint32_t other;
+    int32_t status;
+
+    param->storage = plan->n_params;
+    if (spec->tied_to == NULL) {
+        return HSDP_OK;
+    }
+    if (!names_find(plan->param_names, spec->tied_to, &other)) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "plan: param \"%.128s\" is tied to \"%.128s\", and no earlier one has "
+                         "that name",
+                         spec_name(spec), spec->tied_to);
+    }
+    other = plan->params[other].storage; /* a tie to a tied name is one to its storage */
+    status = tie_check(plan, param, spec, &plan->params[other], reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    param->storage = other;
+    param->block_elems = plan->params[other].block_elems;
+    param->tied_to = strdup(plan->params[other].name);
+    return param->tied_to == NULL
+               ? error_set(reterr, HSDP_ERR_NO_MEMORY, "plan: no memory for a name")
+               : HSDP_OK;
+}
+
+static int32_t spec_read(const struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
+                         struct plan_param *param, struct hsdp_error *reterr)
+{
+    int32_t status;
+
+    if (spec->unit >= plan->n_units) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "plan: param \"%.128s\" wants unit %" PRIu32 " of %" PRIu32 " units",
+                         spec_name(spec), spec->unit, plan->n_units);
+    }
+    if ((spec->flags & ~HSDP_PARAM_FROZEN) != 0) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "plan: param \"%.128s\" has unknown flags 0x%" PRIx32, spec_name(spec),
+                         spec->flags & ~HSDP_PARAM_FROZEN);
+    }
+    param->unit = spec->unit;
+    param->flags = spec->flags;
+    param->hyper_group = spec->hyper_group;
+    param->block_elems = spec->block_elems;
+    status = shape_read(spec, param, reterr);
+    if (status == HSDP_OK) {
+        status = tied_over_check(plan, spec, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = plan_copy_name(plan->param_names, "param", spec->name, UINT64_MAX, &param->name,
+                                reterr);
+    }
+    if (status == HSDP_OK) {
+        status = tie_read(plan, spec, param, reterr);
+    }
+    return status;
+}
+
+int32_t plan_add_param(struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
+                       uint32_t *ret_param, struct hsdp_error *reterr)
+{
+    struct plan_param param = {0};
+    void *rows;
+    int32_t status;
+
+    if (plan == NULL || spec == NULL || ret_param == NULL) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "plan: add_param needs a plan, a spec and a ret_param");
+    }
+    rows = plan->params;
+    status = plan_check_state(plan, false, reterr);
+    if (status == HSDP_OK) {
+        status = names_reserve(plan->param_names, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = plan_grow(&rows, sizeof(*plan->params), plan->n_params, &plan->max_params, reterr);
+        plan->params = rows;
+    }
+    if (status == HSDP_OK) {
+        status = spec_read(plan, spec, &param, reterr);
+    }
+    if (status != HSDP_OK) {
+        free(param.name);
+        free(param.tied_to);
+        return status;
+    }
+    plan->params[plan->n_params] = param;
+    plan->units[param.unit].n_params++;
+    names_add(plan->param_names, param.name, plan->n_params);
+    *ret_param = plan->n_params++;
+    return HSDP_OK;
+}

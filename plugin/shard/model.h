@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models: a finished plan on a connected job, and what the host is doing with it. */
+#ifndef SHARD_MODEL_H
+#define SHARD_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "comm/job.h"
+#include "comm/transport.h"
+#include "hsdp/model.h"
+#include "hsdp/step.h"
+#include "plan/plan.h"
+
+struct pass;
+
+/* One optimizer state: the step shards of all trainable buffers, one after another. */
+struct model_state {
+    char *name;
+    enum dtype dtype;
+    uint8_t *base; /* zero-filled at first; owned */
+    uint64_t n_bytes;
+};
+
+/* What the host is doing with a unit. */
+struct model_unit {
+    uint32_t n_uses;    /* unshards without their release */
+    bool is_acquired;   /* the host owns the gradient slot: between unshard(BACKWARD*) and reduce */
+    bool is_handed;     /* in the open pass */
+    bool is_unclosed;   /* its last pass of the window was not of scope full */
+    struct pass *pass;  /* the open one that holds it; NULL = none */
+    uint64_t position;  /* in that pass, from 1 */
+    uint64_t ticket;    /* of the last unshard */
+    uint64_t reduction; /* ticket of the last one */
+    uint64_t state_offset_elems; /* of its shard within each state */
+};
+
+/* A step between begin and end or discard. */
+struct model_step {
+    struct work work; /* waits for the collective, then computes the result */
+    uint64_t ticket;
+    struct hsdp_step_spec spec;
+    struct hsdp_step_result result;
+    bool is_open;
+    bool is_known;   /* result is filled */
+    bool is_updated; /* adamw has been here */
+};
+
+struct hsdp_model {
+    struct hsdp_job *job;
+    struct hsdp_plan *plan;
+    const struct transport_ops *ops;
+    struct store *store;
+    struct reporter reporter;
+    struct model_unit *units;
+    uint32_t *param_slots; /* per slot: the unit that occupies it, or HSDP_NO_SLOT */
+    struct pass *passes;   /* open and closed ones, reused */
+    uint64_t n_passes;     /* begun so far: numbers them */
+    struct model_state *states;
+    uint32_t n_states;
+    uint64_t state_elems; /* of one state */
+    struct model_step step;
+    uint64_t n_steps;
+    uint64_t n_updates; /* of adamw */
+    float factor[2];    /* norm, factor: what factor_view shows */
+    int64_t factor_shape[1];
+    int64_t unit_stride[1]; /* strides of every one-dimensional view */
+    int64_t *flat_shapes;   /* one per unit and buffer */
+    int64_t *strides;       /* HSDP_PARAM_MAX_DIMS per parameter */
+    bool is_editing;
+};
+
+/* The functions of the public table; see hsdp/model.h. */
+int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
+                     struct hsdp_model **ret_model, struct hsdp_error *reterr);
+int32_t model_info(const struct hsdp_model *model, struct hsdp_model_info *ret_info,
+                   struct hsdp_error *reterr);
+int32_t model_param_view(struct hsdp_model *model, uint32_t param, int32_t view,
+                         struct hsdp_tensor *ret_view, struct hsdp_error *reterr);
+int32_t model_flat_view(struct hsdp_model *model, uint32_t unit, uint32_t buffer, int32_t flat,
+                        struct hsdp_tensor *ret_view, struct hsdp_error *reterr);
+int32_t model_state_create(struct hsdp_model *model, const char *name, const char *dtype,
+                           uint32_t *ret_state, struct hsdp_error *reterr);
+int32_t model_state_info(const struct hsdp_model *model, uint32_t state, const char **ret_name,
+                         const char **ret_dtype, struct hsdp_error *reterr);
+int32_t model_edit_begin(struct hsdp_model *model, void *stream, struct hsdp_error *reterr);
+int32_t model_edit_end(struct hsdp_model *model, void *stream, struct hsdp_error *reterr);
+int32_t model_import_param(struct hsdp_model *model, uint32_t param, int32_t flat,
+                           const struct hsdp_tensor *full, uint32_t source_rank, void *stream,
+                           struct hsdp_error *reterr);
+int32_t model_export_param(struct hsdp_model *model, uint32_t param, int32_t flat,
+                           const struct hsdp_tensor *full, uint32_t target_rank, void *stream,
+                           struct hsdp_error *reterr);
+int32_t model_sync(struct hsdp_model *model, void *stream, struct hsdp_error *reterr);
+void model_destroy(struct hsdp_model *model);
+
+struct hsdp_job *model_job(const struct hsdp_model *model);
+
+/* ------------------------------------------------------------------------------ within shard/ */
+
+/** HSDP_ERR_INVALID when there is no such unit. */
+int32_t model_unit_check(const struct hsdp_model *model, const char *call, uint32_t unit,
+                         struct hsdp_error *reterr);
+
+/** HSDP_ERR_STATE while a step or an edit is open. `call` begins the sentence. */
+int32_t model_idle_check(const struct hsdp_model *model, const char *call,
+                         struct hsdp_error *reterr);
+
+/** HSDP_ERR_STATE, naming the unit, while one is unshard or in an open pass. */
+int32_t model_rest_check(const struct hsdp_model *model, const char *call,
+                         struct hsdp_error *reterr);
+
+bool model_is_trainable(const struct hsdp_model *model, uint32_t unit);
+
+/**
+ * HSDP_ERR_STATE, naming both, while another unit has acquired gradient memory that this one needs.
+ * Units of different slots may share some.
+ */
+int32_t model_grads_check(const struct hsdp_model *model, const char *call, uint32_t unit,
+                          struct hsdp_error *reterr);
+
+/** This rank's step shard of a buffer in one of HSDP_FLAT_*: address, dtype and length. */
+struct flat_shard {
+    uint8_t *base;
+    enum dtype dtype;
+    uint64_t n_elems;
+};
+int32_t model_flat_shard(struct hsdp_model *model, uint32_t unit, uint32_t buffer, int32_t flat,
+                         struct flat_shard *ret, struct hsdp_error *reterr);
+
+/** Runs of elements that a rank holds of a unit's step shards; *ret is freed by the caller. */
+int32_t model_step_segments(const struct hsdp_model *model, uint32_t unit, uint32_t rank,
+                            struct hsdp_segment **ret, uint64_t *ret_n, struct hsdp_error *reterr);
+
+/** model_agree.c: compares job and plan across ranks. Collective over the job. */
+int32_t model_agree(struct hsdp_job *job, const struct hsdp_plan *plan, struct hsdp_error *reterr);
+
+/** model_report.c */
+void model_report_write(struct reporter *reporter, const char *what, struct text *text);
+/** Adds this model's bytes to the job's memory counters, or takes them away. */
+void model_memory_count(struct hsdp_model *model, bool is_added);
+
+/** pass.c */
+void passes_free(struct hsdp_model *model);
+
+/** step.c: waits for the result of an open step. */
+int32_t step_await(struct hsdp_model *model, struct hsdp_error *reterr);
+
+#endif /* SHARD_MODEL_H */

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Backward passes: declared units, handing over in any order, reducing in one. */
+#include "shard/pass.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "device/cast.h"
+#include "device/fpmode.h"
+#include "shard/tensor.h"
+#include "shard/unit.h"
+
+#define BLOCK_ELEMS 1024u
+
+static const char *const scope_names[] = {"none", "inner", "full"};
+
+/* ----------------------------------------------------------------------------- begin */
+
+static int32_t units_check(struct hsdp_model *model, const uint32_t *units, uint64_t n_units,
+                           struct hsdp_error *reterr)
+{
+    for (uint64_t i = 0; i < n_units; i++) {
+        int32_t status = model_unit_check(model, "unit.backward_begin", units[i], reterr);
+
+        if (status != HSDP_OK) {
+            return status;
+        }
+        if (model->units[units[i]].pass != NULL) {
+            return error_set(reterr, HSDP_ERR_STATE,
+                             "unit.backward_begin: unit \"%s\" is in pass %" PRIu64
+                             ", which is open; unit.backward_end was expected",
+                             model->plan->units[units[i]].name,
+                             model->units[units[i]].pass->number);
+        }
+        if (model->units[units[i]].is_handed) { /* a mark of this check */
+            return error_set(reterr, HSDP_ERR_INVALID,
+                             "unit.backward_begin: unit \"%s\" is listed twice",
+                             model->plan->units[units[i]].name);
+        }
+        model->units[units[i]].is_handed = true;
+    }
+    return HSDP_OK;
+}
+
+static void marks_clear(struct hsdp_model *model)
+{
+    for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
+        if (model->units[unit].pass == NULL) {
+            model->units[unit].is_handed = false;
+        }
+    }
+}
+
+static int32_t scope_check(const struct hsdp_model *model, int32_t scope, struct hsdp_error *reterr)
+{
+    if (scope < HSDP_SCOPE_NONE || scope > HSDP_SCOPE_FULL) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "unit.backward_begin: scope %" PRId32
+                         " is none of 0 (none), 1 (inner), 2 (full)",
+                         scope);
+    }
+    if (scope != HSDP_SCOPE_FULL && scope != model->plan->scope) {
+        return error_set(reterr, HSDP_ERR_STATE,
+                         "unit.backward_begin: a pass of scope %s, but memory is planned for "
+                         "accumulation_scope = %s",
+                         scope_names[scope], scope_names[model->plan->scope]);
+    }
+    return HSDP_OK;
+}
+
+/* A closed pass, or a new one, with room for n_units. */
+static struct pass *pass_take(struct hsdp_model *model, uint64_t n_units)
+{
+    struct pass *pass = model->passes;
+    uint64_t *reductions;
+    uint32_t *units;
+
+    while (pass != NULL && (pass->number != 0 || pass->is_ending)) {
+        pass = pass->next;
+    }
+    if (pass == NULL) {
+        pass = calloc(1, sizeof(*pass));
+        if (pass == NULL) {
+            return NULL;
+        }
+        pass->model = model;
+        pass->next = model->passes;
+        model->passes = pass;
+    }
+    if (pass->max_units < n_units) {
+        units = realloc(pass->units, n_units * sizeof(*units));
+        if (units == NULL) {
+            return NULL;
+        }
+        pass->units = units;
+        reductions = realloc(pass->reductions, n_units * sizeof(*reductions));
+        if (reductions == NULL) {
+            return NULL;
+        }
+        pass->reductions = reductions;
+        pass->max_units = n_units;
+    }
+    return pass;
+}
+
+int32_t unit_backward_begin(struct hsdp_model *model, const uint32_t *units, uint64_t n_units,
+                            int32_t scope, uint64_t *ret_pass, struct hsdp_error *reterr)
+{
+    struct pass *pass;
+    int32_t status;
+
+    status = model_idle_check(model, "unit.backward_begin", reterr);
+    if (status == HSDP_OK) {
+        status = scope_check(model, scope, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = units_check(model, units, n_units, reterr);
+        marks_clear(model);
+    }
+    if (status != HSDP_OK) {
+        return status;
+    }
+    pass = pass_take(model, n_units);
+    if (pass == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY,
+                         "unit.backward_begin: no memory for %" PRIu64 " units", n_units);
+    }
+    for (uint64_t i = 0; i < n_units; i++) {
+        pass->units[i] = units[i];
+        model->units[units[i]].pass = pass;
+        model->units[units[i]].position = i + 1;
+    }
+    pass->n_units = n_units;
+    pass->scope = scope;
+    pass->turn = 0;
+    pass->number = ++model->n_passes;
+    *ret_pass = pass->number;
+    return HSDP_OK;
+}
+
+/* ---------------------------------------------------------------------------- reduce */
+
+static int32_t pass_find(const struct hsdp_model *model, const char *call, uint64_t number,
+                         struct pass **ret_pass, struct hsdp_error *reterr)
+{
+    struct pass *pass = model->passes;
+
+    while (pass != NULL && (pass->number != number || number == 0)) {
+        pass = pass->next;
+    }
+    if (pass == NULL) {
+        return error_set(
+            reterr, number == 0 || number > model->n_passes ? HSDP_ERR_INVALID : HSDP_ERR_STATE,
+            "%s: pass %" PRIu64 " is not open", call, number);
+    }
+    *ret_pass = pass;
+    return HSDP_OK;
+}
+
+static int32_t reduce_check(const struct hsdp_model *model, const struct pass *pass, uint32_t unit,
+                            struct hsdp_error *reterr)
+{
+    const struct model_unit *u = &model->units[unit];
+    const char *name = model->plan->units[unit].name;
+
+    if (u->pass != pass) {
+        error_set(reterr, HSDP_ERR_STATE, "unit.reduce: unit \"%s\" is not in pass %" PRIu64, name,
+                  pass->number);
+    } else if (u->is_handed) {
+        error_set(reterr, HSDP_ERR_STATE,
+                  "unit.reduce: unit \"%s\" was handed over already in pass %" PRIu64, name,
+                  pass->number);
+    } else if (!u->is_acquired) {
+        error_set(reterr, HSDP_ERR_STATE,
+                  "unit.reduce: unit \"%s\" has no gradient buffer; unit.unshard for a backward "
+                  "use was expected",
+                  name);
+    } else if (u->position - pass->turn > model->plan->n_slots) {
+        error_set(reterr, HSDP_ERR_STATE,
+                  "unit.reduce: unit \"%s\" is %" PRIu64
+                  " units ahead of \"%s\", which was not handed over; the plan has %" PRIu32
+                  " slots",
+                  name, u->position - pass->turn - 1,
+                  model->plan->units[pass->units[pass->turn]].name, model->plan->n_slots);
+    } else {
+        return HSDP_OK;
+    }
+    error_where(reterr, "reduce", NULL, name);
+    return HSDP_ERR_STATE;
+}
+
+/* Raises the turn over everything that has been handed over in a row. */
+static void turn_raise(struct hsdp_model *model, struct pass *pass)
+{
+    while (pass->turn < pass->n_units && model->units[pass->units[pass->turn]].is_handed) {
+        pass->turn++;
+    }
+}
+
+static struct store_gradient gradient_of(const struct hsdp_model *model, const struct pass *pass,
+                                         uint32_t unit, bool is_absent)
+{
+    struct store_gradient gradient = {.unit = unit, .is_absent = is_absent};
+
+    gradient.scope = pass->scope;
+    gradient.turn = &pass->turn;
+    gradient.position = model->units[unit].position;
+    return gradient;
+}
+
+int32_t unit_reduce(struct hsdp_model *model, uint64_t number, uint32_t unit, void *stream,
+                    uint64_t *ret_ticket, struct hsdp_error *reterr)
+{
+    struct store_gradient gradient;
+    struct pass *pass = NULL;
+    struct model_unit *u;
+    uint64_t ticket = 0;
+    int32_t status;
+
+    (void)stream;
+    status = model_unit_check(model, "unit.reduce", unit, reterr);
+    if (status == HSDP_OK) {
+        status = pass_find(model, "unit.reduce", number, &pass, reterr);
+    }
+    if (status == HSDP_OK && !model_is_trainable(model, unit)) {
+        goto out; /* nothing to reduce */
+    }
+    if (status == HSDP_OK) {
+        status = reduce_check(model, pass, unit, reterr);
+    }
+    if (status != HSDP_OK) {
+        return status;
+    }
+    u = &model->units[unit];
+    u->is_handed = true;
+    u->is_acquired = false;
+    turn_raise(model, pass);
+    gradient = gradient_of(model, pass, unit, false);
+    status = model->ops->reduce(model->store, &gradient, &ticket, reterr);
+    u->reduction = ticket;
+    if (status == HSDP_OK && pass->turn > u->position) {
+        status = job_progress(model->job, reterr); /* those that waited for this one */
+    }
+    if (status != HSDP_OK) {
+        return status;
+    }
+
+out:
+    if (ret_ticket != NULL) {
+        *ret_ticket = ticket;
+    }
+    return HSDP_OK;
+}
+
+/* ------------------------------------------------------------------------------- end */
+
+/* What the pass's own reductions wait for; a unit may be in its next one already. */
+static const struct wait *ending_blocker(struct work *work)
+{
+    struct pass *pass = (struct pass *)work;
+    const struct hsdp_model *model = pass->model;
+    const struct wait *wait = NULL;
+
+    for (uint64_t i = 0; wait == NULL && i < pass->n_units; i++) {
+        if (model->units[pass->units[i]].reduction == pass->reductions[i]) {
+            wait = model->ops->reduce_blocker(model->store, pass->units[i]);
+        }
+    }
+    return wait;
+}
+
+static int32_t ending_progress(struct work *work, struct hsdp_error *reterr)
+{
+    (void)reterr;
+    return ending_blocker(work) == NULL ? HSDP_OK : HSDP_PENDING;
+}
+
+static void ending_finish(struct work *work, int32_t status)
+{
+    (void)status;
+    ((struct pass *)work)->is_ending = false;
+}
+
+static int32_t end_check(const struct hsdp_model *model, const struct pass *pass,
+                         struct hsdp_error *reterr)
+{
+    for (uint64_t i = 0; i < pass->n_units; i++) {
+        const char *name = model->plan->units[pass->units[i]].name;
+
+        if (model->units[pass->units[i]].is_acquired) {
+            error_set(reterr, HSDP_ERR_STATE,
+                      "unit.backward_end: unit \"%s\" holds a gradient that was not handed over; "
+                      "unit.reduce was expected",
+                      name);
+            error_where(reterr, "backward_end", NULL, name);
+            return HSDP_ERR_STATE;
+        }
+    }
+    return HSDP_OK;
+}
+
+/* Late gradients of a unit that never came travel through its slot, which must be free. */
+static int32_t late_check(const struct hsdp_model *model, const struct pass *pass,
+                          struct hsdp_error *reterr)
+{
+    for (uint64_t i = 0; i < pass->n_units; i++) {
+        uint32_t unit = pass->units[i];
+
+        if (!model->units[unit].is_handed && model_is_trainable(model, unit) &&
+            model->ops->needs_slot(model->store, unit)) {
+            int32_t status = model_grads_check(model, "unit.backward_end", unit, reterr);
+
+            if (status != HSDP_OK) {
+                return status;
+            }
+        }
+    }
+    return HSDP_OK;
+}
+
+/* What never came counts as zeros, in its place of the order. */
+static int32_t absent_reduce(struct hsdp_model *model, struct pass *pass, struct hsdp_error *reterr)
+{
+    for (uint64_t i = 0; i < pass->n_units; i++) {
+        struct model_unit *u = &model->units[pass->units[i]];
+        struct store_gradient gradient;
+        uint64_t ticket;
+        int32_t status;
+
+        if (u->is_handed) {
+            continue;
+        }
+        u->is_handed = true;
+        turn_raise(model, pass);
+        if (!model_is_trainable(model, pass->units[i])) {
+            continue;
+        }
+        gradient = gradient_of(model, pass, pass->units[i], true);
+        status = model->ops->reduce(model->store, &gradient, &ticket, reterr);
+        if (status == HSDP_OK) { /* those that waited for this one leave their slots */
+            status = job_progress(model->job, reterr);
+        }
+        if (status != HSDP_OK) {
+            return status;
+        }
+    }
+    return job_progress(model->job, reterr);
+}
+
+int32_t unit_backward_end(struct hsdp_model *model, uint64_t number, void *stream,
+                          uint64_t *ret_ticket, struct hsdp_error *reterr)
+{
+    struct pass *pass = NULL;
+    int32_t status;
+
+    (void)stream;
+    status = pass_find(model, "unit.backward_end", number, &pass, reterr);
+    if (status == HSDP_OK) {
+        status = end_check(model, pass, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = late_check(model, pass, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = absent_reduce(model, pass, reterr);
+    }
+    if (status != HSDP_OK) {
+        return status;
+    }
+    for (uint64_t i = 0; i < pass->n_units; i++) {
+        struct model_unit *u = &model->units[pass->units[i]];
+
+        u->pass = NULL;
+        u->is_handed = false;
+        u->is_unclosed = pass->scope != HSDP_SCOPE_FULL;
+        pass->reductions[i] = u->reduction;
+    }
+    pass->number = 0;
+    if (ret_ticket == NULL) {
+        return HSDP_OK;
+    }
+    pass->work.progress = ending_progress;
+    pass->work.blocker = ending_blocker;
+    pass->work.finish = ending_finish;
+    pass->is_ending = true;
+    return job_work_start(model->job, &pass->work, ret_ticket, reterr);
+}
+
+void passes_free(struct hsdp_model *model)
+{
+    while (model->passes != NULL) {
+        struct pass *pass = model->passes;
+
+        model->passes = pass->next;
+        if (pass->is_ending) {
+            job_work_cancel(model->job, &pass->work);
+        }
+        free(pass->units);
+        free(pass->reductions);
+        free(pass);
+    }
+}
+
+/* --------------------------------------------------------------- gradients from elsewhere */
+
+int32_t unit_grad_add(struct hsdp_model *model, uint32_t param, const struct hsdp_tensor *grad,
+                      void *stream, struct hsdp_error *reterr)
+{
+    const struct plan_param *p;
+    float values[BLOCK_ELEMS];
+    struct fp_mode mode;
+    enum dtype dtype;
+    int32_t status;
+
+    (void)stream;
+    if (param >= model->plan->n_params) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "unit.grad_add: parameter %" PRIu32 " of %" PRIu32, param,
+                         model->plan->n_params);
+    }
+    p = &model->plan->params[model->plan->params[param].storage];
+    status = model_idle_check(model, "unit.grad_add", reterr);
+    if (status == HSDP_OK) {
+        status = tensor_check("unit.grad_add", grad, p, &dtype, reterr);
+    }
+    if (status == HSDP_OK && (p->flags & HSDP_PARAM_FROZEN) != 0) {
+        status = error_set(reterr, HSDP_ERR_INVALID,
+                           "unit.grad_add: \"%s\" is frozen and has no gradient", p->name);
+    }
+    for (uint64_t at = 0; status == HSDP_OK && at < p->n_elems; at += BLOCK_ELEMS) {
+        uint64_t n = p->n_elems - at < BLOCK_ELEMS ? p->n_elems - at : BLOCK_ELEMS;
+        const uint8_t *source = tensor_base(grad);
+
+        mode = fp_mode_enter();
+        cast_to_fp32(values, source + at * dtype_bytes(dtype), dtype, n);
+        fp_mode_leave(mode);
+        status =
+            model->ops->grads_add(model->store, p->unit, p->offset_elems + at, values, n, reterr);
+    }
+    return status;
+}

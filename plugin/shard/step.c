@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps: dividing once, the exact norm, clipping, publishing. */
+#include "shard/step.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "device/fpmode.h"
+#include "device/norm.h"
+#include "device/reduce.h"
+#include "shard/tensor.h"
+
+/* ------------------------------------------------------------------------------- begin */
+
+static bool is_count(double value, double max)
+{
+    return isfinite(value) && value >= 0.0 && value <= max;
+}
+
+static int32_t spec_check(const struct hsdp_step_spec *spec, struct hsdp_error *reterr)
+{
+    double p = spec->norm_p;
+
+    if (!is_count(spec->max_norm, INFINITY)) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "step.begin: max_norm %g is not a finite number from 0", spec->max_norm);
+    }
+    if (!is_count(spec->gradient_scale, INFINITY)) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "step.begin: gradient_scale %g is not a finite number from 0",
+                         spec->gradient_scale);
+    }
+    if (!is_count(spec->weight, INFINITY)) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "step.begin: weight %g is not a finite number from 0", spec->weight);
+    }
+    if (spec->has_weight > 1 || spec->error_if_nonfinite > 1) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "step.begin: has_weight and error_if_nonfinite are 0 or 1, not %" PRIu32
+                         " and %" PRIu32,
+                         spec->has_weight, spec->error_if_nonfinite);
+    }
+    if (isnan(p) || p < 0.0 || (p > 0.0 && p < 1.0) || (p > 8.0 && !isinf(p))) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "step.begin: norm_p %g is none of 0 (2), 1 to 8, infinity", p);
+    }
+    if (p != 0.0 && p != 1.0 && p != 2.0 && !isinf(p)) {
+        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
+                         "step.begin: norm_p %g is not built; 1, 2 and infinity are", p);
+    }
+    return HSDP_OK;
+}
+
+/* Every contribution must have been taken up by a full pass. */
+static int32_t leftover_check(const struct hsdp_model *model, struct hsdp_error *reterr)
+{
+    for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
+        const char *name = model->plan->units[unit].name;
+
+        if (!model_is_trainable(model, unit)) {
+            continue;
+        }
+        if (model->units[unit].is_unclosed || model->ops->has_leftover(model->store, unit)) {
+            error_set(reterr, HSDP_ERR_STATE,
+                      "step.begin: unit \"%s\" holds gradients that no pass of scope full has "
+                      "taken up; the last pass of a window is one",
+                      name);
+            error_where(reterr, "step.begin", NULL, name);
+            return HSDP_ERR_STATE;
+        }
+    }
+    return HSDP_OK;
+}
+
+/* Divides a unit's reduced gradient, and adds it to the norm where this rank's replica counts. */
+static void unit_divide(struct hsdp_model *model, uint32_t unit, int p, struct step_words *words)
+{
+    const struct plan_unit *plan_unit = &model->plan->units[unit];
+    const struct plan_class *class = &model->plan->classes[plan_unit->class_index];
+    uint64_t n_elems = plan_unit->buffers[0].shard_elems[HSDP_SHARD_STEP];
+    float *grads = model->ops->step_grads(model->store, unit);
+    bool is_counted = placement_is_writer(&class->place, model->plan->mesh, HSDP_SHARD_STEP,
+                                          model->plan->mesh->rank);
+    float largest;
+    uint32_t bits;
+
+    if (!model->ops->has_step_grads(model->store, unit)) {
+        memset(grads, 0, n_elems * sizeof(*grads)); /* in no pass of the window */
+        return;
+    }
+    if (is_counted && p != 0) {
+        norm_sum_divide_add(&words->sum, grads, (float)class->divisor, n_elems, p);
+        return;
+    }
+    reduce_divide(grads, (float)class->divisor, n_elems);
+    if (is_counted) { /* the maximum; NaN is above infinity as a pattern */
+        largest = norm_max_abs(grads, n_elems);
+        memcpy(&bits, &largest, sizeof(bits));
+        words->max_bits = bits > words->max_bits ? bits : words->max_bits;
+    }
+}
+
+/* FNV-1a over the numbers that are equal on all ranks. */
+static uint64_t spec_hash(const struct hsdp_step_spec *spec)
+{
+    double numbers[5] = {spec->max_norm, spec->norm_p, spec->gradient_scale,
+                         (double)spec->has_weight, (double)spec->error_if_nonfinite};
+    const uint8_t *bytes = (const uint8_t *)numbers;
+    uint64_t hash = UINT64_C(14695981039346656037);
+
+    for (size_t i = 0; i < sizeof(numbers); i++) {
+        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+    }
+    return hash;
+}
+
+/* ------------------------------------------------------------------- the collective, as work */
+
+static int32_t step_compute(struct hsdp_model *model, struct hsdp_error *reterr)
+{
+    const struct hsdp_step_spec *spec = &model->step.spec;
+    struct hsdp_step_result *result = &model->step.result;
+    double scale = spec->gradient_scale == 0.0 ? 1.0 : spec->gradient_scale;
+    struct step_words words;
+    float largest;
+    uint32_t bits;
+    struct fp_mode mode;
+    int32_t status;
+
+    status = model->ops->step_words(model->store, &words, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    mode = fp_mode_enter();
+    if (isinf(spec->norm_p)) {
+        bits = (uint32_t)words.max_bits;
+        memcpy(&largest, &bits, sizeof(largest));
+        result->norm = (double)largest;
+    } else {
+        result->norm = norm_sum_value(&words.sum, spec->norm_p == 1.0 ? 1 : 2);
+    }
+    if (spec->has_weight != 0) {
+        result->weight = words.weight;
+        scale /= words.weight;
+    }
+    result->norm = isinf(scale) ? NAN : result->norm * scale; /* no tokens at all */
+    result->is_nonfinite = !isfinite(result->norm);
+    result->clip = spec->max_norm == 0.0 ? 1.0 : norm_clip_factor(result->norm, spec->max_norm);
+    result->factor = scale * result->clip;
+    result->step = model->n_steps + 1;
+    model->factor[0] = (float)result->norm;
+    model->factor[1] = (float)result->factor;
+    fp_mode_leave(mode);
+    model->step.is_known = true;
+    return HSDP_OK;
+}
+
+static struct hsdp_model *step_model(struct work *work)
+{
+    return (struct hsdp_model *)((char *)work - offsetof(struct hsdp_model, step.work));
+}
+
+static int32_t step_progress(struct work *work, struct hsdp_error *reterr)
+{
+    struct hsdp_model *model = step_model(work);
+
+    if (model->ops->step_blocker(model->store) != NULL) {
+        return HSDP_PENDING;
+    }
+    return step_compute(model, reterr);
+}
+
+static const struct wait *step_blocker(struct work *work)
+{
+    struct hsdp_model *model = step_model(work);
+
+    return model->ops->step_blocker(model->store);
+}
+
+static void step_finish(struct work *work, int32_t status)
+{
+    (void)work; /* is_known tells; a failed job asks no more */
+    (void)status;
+}
+
+int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
+                   uint64_t *ret_ticket, struct hsdp_error *reterr)
+{
+    struct step_words words;
+    struct fp_mode mode;
+    int32_t status;
+    int p;
+
+    status = spec_check(spec, reterr);
+    if (status == HSDP_OK) {
+        status = model_idle_check(model, "step.begin", reterr);
+    }
+    if (status == HSDP_OK) {
+        status = model_rest_check(model, "step.begin", reterr);
+    }
+    if (status == HSDP_OK) {
+        status = model->ops->drain(model->store, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = leftover_check(model, reterr);
+    }
+    if (status != HSDP_OK) {
+        return status;
+    }
+    memset(&words, 0, sizeof(words));
+    words.agreed = spec_hash(spec);
+    words.weight = spec->has_weight != 0 ? spec->weight : 0.0;
+    p = isinf(spec->norm_p) ? 0 : spec->norm_p == 1.0 ? 1 : 2;
+    mode = fp_mode_enter();
+    for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
+        if (model_is_trainable(model, unit)) {
+            unit_divide(model, unit, p, &words);
+        }
+    }
+    fp_mode_leave(mode);
+    memset(&model->step, 0, sizeof(model->step));
+    model->step.spec = *spec;
+    model->step.is_open = true;
+    model->step.work.progress = step_progress;
+    model->step.work.blocker = step_blocker;
+    model->step.work.finish = step_finish;
+    status = model->ops->step_start(model->store, &words, reterr);
+    if (status == HSDP_OK) {
+        status = job_work_start(model->job, &model->step.work, &model->step.ticket, reterr);
+    }
+    if (status == HSDP_OK && ret_ticket != NULL) {
+        *ret_ticket = model->step.ticket;
+    }
+    return status;
+}
+
+/* ----------------------------------------------------------------------- result to discard */
+
+int32_t step_await(struct hsdp_model *model, struct hsdp_error *reterr)
+{
+    if (!model->step.is_open) {
+        return error_set(reterr, HSDP_ERR_STATE, "step: no step is open; step.begin was expected");
+    }
+    if (model->step.is_known) {
+        return HSDP_OK;
+    }
+    return job_ticket_wait(model->job, model->step.ticket, UINT64_MAX, reterr);
+}
+
+int32_t step_result(struct hsdp_model *model, struct hsdp_step_result *ret_result,
+                    struct hsdp_error *reterr)
+{
+    const struct hsdp_step_result *result = &model->step.result;
+    size_t struct_size = ret_result->struct_size;
+    int32_t status = step_await(model, reterr);
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (model->step.spec.error_if_nonfinite != 0 && result->is_nonfinite != 0) {
+        return error_set(reterr, HSDP_ERR_NONFINITE,
+                         "step.result: the gradient norm of step %" PRIu64 " is %g", result->step,
+                         result->norm);
+    }
+    *ret_result = *result;
+    ret_result->struct_size = struct_size;
+    return HSDP_OK;
+}
+
+int32_t step_factor_view(struct hsdp_model *model, struct hsdp_tensor *ret_view,
+                         struct hsdp_error *reterr)
+{
+    (void)reterr;
+    tensor_fill(ret_view, model->factor, DTYPE_FP32, model->factor_shape, model->unit_stride, 1);
+    return HSDP_OK;
+}
+
+/* Parameters change only behind the step's collective, which is a barrier of the job. */
+static int32_t step_close(struct hsdp_model *model, bool has_values, struct hsdp_error *reterr)
+{
+    _Atomic uint64_t *n_steps;
+    int32_t status = step_await(model, reterr);
+
+    if (status == HSDP_OK) {
+        status = model->ops->publish(model->store, has_values, reterr);
+    }
+    if (status != HSDP_OK) {
+        return status;
+    }
+    model->ops->step_grads_drop(model->store);
+    model->step.is_open = false;
+    model->n_steps++;
+    n_steps = job_counter_register(model->job, "steps");
+    if (n_steps != NULL) {
+        atomic_fetch_add_explicit(n_steps, 1, memory_order_relaxed);
+    }
+    return HSDP_OK;
+}
+
+int32_t step_end(struct hsdp_model *model, void *stream, uint64_t *ret_ticket,
+                 struct hsdp_error *reterr)
+{
+    int32_t status = step_await(model, reterr);
+
+    (void)stream;
+    if (status == HSDP_OK && model->step.spec.error_if_nonfinite != 0 &&
+        model->step.result.is_nonfinite != 0) {
+        status = error_set(reterr, HSDP_ERR_STATE,
+                           "step.end: the gradients are not finite and the step has "
+                           "error_if_nonfinite; step.discard was expected");
+    }
+    if (status == HSDP_OK) {
+        status = step_close(model, true, reterr);
+    }
+    if (status == HSDP_OK && ret_ticket != NULL) {
+        *ret_ticket = 0; /* done: the next unshard waits for the peers */
+    }
+    return status;
+}
+
+int32_t step_discard(struct hsdp_model *model, void *stream, struct hsdp_error *reterr)
+{
+    (void)stream;
+    return step_close(model, false, reterr);
+}

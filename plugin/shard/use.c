@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Uses of a unit: counted unshard and release, and who may occupy a slot. */
+#include <inttypes.h>
+
+#include "base/error.h"
+#include "shard/pass.h"
+#include "shard/tensor.h"
+#include "shard/unit.h"
+
+static int32_t param_slot_check(const struct hsdp_model *model, uint32_t unit,
+                                struct hsdp_error *reterr)
+{
+    const struct plan_unit *units = model->plan->units;
+    uint32_t slot = units[unit].param_slot;
+
+    if (slot == HSDP_NO_SLOT || model->param_slots[slot] == HSDP_NO_SLOT ||
+        model->param_slots[slot] == unit) {
+        return HSDP_OK;
+    }
+    error_set(reterr, HSDP_ERR_STATE,
+              "unit.unshard: parameter slot %" PRIu32 " of unit \"%s\" is occupied by unit \"%s\"; "
+              "its release was expected first (the plan has %" PRIu32 " slots)",
+              slot, units[unit].name, units[model->param_slots[slot]].name, model->plan->n_slots);
+    error_where(reterr, "unshard", NULL, units[unit].name);
+    return HSDP_ERR_STATE;
+}
+
+/* Whether a unit's gradient buffer may be acquired now. */
+static int32_t acquire_check(const struct hsdp_model *model, uint32_t unit,
+                             struct hsdp_error *reterr)
+{
+    const struct model_unit *u = &model->units[unit];
+    const char *name = model->plan->units[unit].name;
+    const char *expected = NULL;
+
+    if (u->pass == NULL) {
+        expected = "no open backward pass holds it; unit.backward_begin was expected";
+    } else if (u->is_acquired) {
+        expected = "its gradient buffer is acquired already; unit.reduce was expected";
+    } else if (u->is_handed) {
+        expected = "it has been reduced in this pass; unit.backward_end was expected";
+    }
+    if (expected != NULL) {
+        error_set(reterr, HSDP_ERR_STATE, "unit.unshard: unit \"%s\": %s", name, expected);
+        error_where(reterr, "unshard", NULL, name);
+        return HSDP_ERR_STATE;
+    }
+    return model_grads_check(model, "unit.unshard", unit, reterr);
+}
+
+static int32_t unshard_check(const struct hsdp_model *model, uint32_t unit, int32_t use,
+                             struct hsdp_error *reterr)
+{
+    int32_t status;
+
+    if (use < HSDP_USE_FORWARD || use > HSDP_USE_BACKWARD_SET) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "unit.unshard: use %" PRId32
+                         " is none of 0 (forward), 1 (backward), 2 (backward, set)",
+                         use);
+    }
+    status = model_unit_check(model, "unit.unshard", unit, reterr);
+    if (status == HSDP_OK) {
+        status = model_idle_check(model, "unit.unshard", reterr);
+    }
+    if (status == HSDP_OK) {
+        status = param_slot_check(model, unit, reterr);
+    }
+    if (status == HSDP_OK && use != HSDP_USE_FORWARD && model_is_trainable(model, unit)) {
+        status = acquire_check(model, unit, reterr);
+    }
+    return status;
+}
+
+int32_t unit_unshard(struct hsdp_model *model, uint32_t unit, int32_t use, void *stream,
+                     uint64_t *ret_ticket, struct hsdp_error *reterr)
+{
+    bool is_backward = use != HSDP_USE_FORWARD;
+    struct model_unit *u;
+    uint64_t ticket;
+    int32_t status;
+
+    (void)stream; /* on a CPU the host's thread is the stream */
+    status = unshard_check(model, unit, use, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    u = &model->units[unit];
+    if (is_backward && model_is_trainable(model, unit)) {
+        status = model->ops->grads_acquire(model->store, unit, use == HSDP_USE_BACKWARD, reterr);
+        if (status != HSDP_OK) {
+            return status;
+        }
+    }
+    ticket = u->ticket;
+    if (u->n_uses == 0) {
+        status = model->ops->unshard(model->store, unit, &ticket, reterr);
+        if (status != HSDP_OK) {
+            return status;
+        }
+    }
+    if (ret_ticket == NULL) {
+        status = job_ticket_wait(model->job, ticket, UINT64_MAX, reterr);
+        if (status != HSDP_OK) {
+            return status;
+        }
+    }
+    u->ticket = ticket;
+    u->n_uses++;
+    if (model->plan->units[unit].param_slot != HSDP_NO_SLOT) {
+        model->param_slots[model->plan->units[unit].param_slot] = unit;
+    }
+    if (is_backward && model_is_trainable(model, unit)) {
+        u->is_acquired = true;
+    }
+    if (ret_ticket != NULL) {
+        *ret_ticket = ticket;
+    }
+    return HSDP_OK;
+}
+
+int32_t unit_release(struct hsdp_model *model, uint32_t unit, void *stream,
+                     struct hsdp_error *reterr)
+{
+    struct model_unit *u;
+    int32_t status;
+
+    (void)stream;
+    status = model_unit_check(model, "unit.release", unit, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    u = &model->units[unit];
+    if (u->n_uses == 0) {
+        return error_set(reterr, HSDP_ERR_STATE,
+                         "unit.release: unit \"%s\" is not unsharded; unit.unshard was expected",
+                         model->plan->units[unit].name);
+    }
+    if (u->n_uses == 1 && u->is_acquired) {
+        return error_set(reterr, HSDP_ERR_STATE,
+                         "unit.release: unit \"%s\" holds a gradient that was not handed over; "
+                         "unit.reduce was expected",
+                         model->plan->units[unit].name);
+    }
+    u->n_uses--;
+    if (u->n_uses == 0) {
+        model->ops->reshard(model->store, unit);
+        if (model->plan->units[unit].param_slot != HSDP_NO_SLOT) {
+            model->param_slots[model->plan->units[unit].param_slot] = HSDP_NO_SLOT;
+        }
+    }
+    return HSDP_OK;
+}

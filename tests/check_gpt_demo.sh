@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The training demonstration of the example trainer, with a stand-in for hsdp-run that writes logs.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/tap.sh
+. "$here/tap.sh"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT INT TERM
+output=$scratch/output
+calls=$scratch/calls
+stage=$scratch/stage
+demo=$here/../examples/gpt/train-demo
+compare=$here/../examples/gpt/compare.awk
+mkdir -p "$stage/bin"
+
+# log_write FILE STEPS LAST SPEED BYTES: a JSON log; the loss falls in a line to LAST at step 60.
+log_write() {
+    awk -v steps="$2" -v last="$3" -v speed="$4" -v bytes="$5" 'BEGIN {
+        for (i = 1; i <= steps; i++) {
+            loss = i < 60 ? 5.5 - (5.5 - last) * i / 60 : last
+            printf "{\"step\": %d, \"cross_entropy_loss\": %.17g, \"gradient_norm\": 1.5, ", i, loss
+            printf "\"step_seconds\": 0.1, \"tokens_per_second\": %.1f, ", speed * i
+            printf "\"peak_memory_bytes\": 4096, \"memory\": {\"parameters\": 1234567, "
+            printf "\"gradients\": 22, \"optimizer\": 333, \"unsharded\": 0}, "
+            printf "\"traffic\": {\"dp_shard\": %d, \"dp\": 8}}\n", bytes
+        }
+    }' >"$1"
+}
+
+# stage_make STATUS-OF-FSDP LAST: an hsdp-run that notes its arguments and writes the log.
+stage_make() {
+    log_write "$scratch/hsdp.json" 80 "$2" 100 500
+    log_write "$scratch/fsdp.json" 60 "$2" 90 900
+    cat >"$stage/bin/hsdp-run" <<TEXT
+#!/bin/sh
+echo "\$*" >>"$calls"
+name=hsdp
+case "\$*" in *sharding_strategy=fsdp*) name=fsdp ;; esac
+while [ "\$1" != --log-json ]; do shift; done
+cp "$scratch/\$name.json" "\$2"
+echo "a line of \$name"
+[ \$name = hsdp ] || exit $1
+TEXT
+    chmod +x "$stage/bin/hsdp-run"
+    cp "$stage/bin/hsdp-run" "$stage/bin/hsdp-gpt"
+    : >"$calls"
+}
+
+# ends NAME STATUS PATTERN COMMAND...: the command ends with STATUS and says PATTERN.
+ends() {
+    name=$1
+    wanted=$2
+    pattern=$3
+    shift 3
+    "$@" >"$output" 2>&1
+    [ $? -eq "$wanted" ] && grep -qE -- "$pattern" "$output"
+    tap_report $? "$name" "$output"
+}
+
+# says NAME PATTERN [FILE]: the last output, or FILE, has such a line.
+says() {
+    grep -qE -- "$2" "${3-$output}"
+    tap_report $? "$1" "${3-$output}"
+}
+
+ends "train-demo: no argument is status 2" 2 '^usage: ' "$demo"
+ends "train-demo: a folder that is no stage is status 2" 2 '^usage: ' "$demo" "$scratch"
+ends "train-demo: --help is status 0" 0 '^usage: ' "$demo" --help
+
+stage_make 0 2.0
+ends "train-demo: a good run is status 0" 0 '^a line of hsdp' "$demo" "$stage"
+says "train-demo: the table has a column for each" '^medians of steps 6 to 60 +fsdp +hsdp$'
+says "train-demo: speeds are medians" '^tokens per second +2,970 +3,300$'
+says "train-demo: traffic is summed over groups" '^bytes moved per step, rank 0 +908 +508$'
+says "train-demo: traffic is told for each group" '^ +in group dp_shard +900 +500$'
+says "train-demo: memory is told" '^bytes held, rank 0: parameters +1,234,567 +1,234,567$'
+says "train-demo: the fall of the loss is told" '^hsdp: the loss fell from 5\.4417 to 2\.0000,'
+says "train-demo: hsdp runs on four ranks" '^-n 4 .*/hsdp-gpt --config .*/gpt.yaml' "$calls"
+says "train-demo: fsdp follows, shorter" 'sharding_strategy=fsdp --set max_steps=60' "$calls"
+
+stage_make 0 2.5
+ends "train-demo: a loss that stays high is status 1" 1 '^compare: the loss is not below 2.4' \
+    "$demo" "$stage"
+stage_make 3 2.0
+ends "train-demo: a failure of fsdp is status 1, with its last lines" 1 '^a line of fsdp' \
+    "$demo" "$stage"
+
+log_write "$scratch/short.json" 5 2.0 100 500
+ends "compare: five steps are too few" 1 '^compare: the logs have 5 steps in common; 6 are needed' \
+    awk -f "$compare" "$scratch/hsdp.json" "$scratch/short.json"
+
+tap_done
