@@ -294,6 +294,25 @@ START_TEST(config_settings_plugin_keys_pass_unread)
 }
 END_TEST
 
+START_TEST(config_finish_open_schedule_ends_with_the_run)
+{
+    ck_assert_int_eq(config_override(&config, "max_steps=7", &fault), 0);
+    ck_assert_int_eq(config_finish(&config, &fault), 0);
+    ck_assert_uint_eq(config.schedule_steps, 7);
+}
+END_TEST
+
+START_TEST(config_origin_first_given_key_of_a_sentence_is_found)
+{
+    ck_assert_int_eq(text_load("slots: 3\n\nshard_size: 5\n"), 0);
+    ck_assert_int_eq(config_override(&config, "verify=x", &fault), 0);
+    ck_assert_str_eq(config_origin(&config, "no verify: slots and shard_size"), "--set");
+    ck_assert_str_eq(config_origin(&config, "my_slots, shard_size: 5 of slots") + strlen(path),
+                     ":3");
+    ck_assert_ptr_null(config_origin(&config, "backend and slots_2"));
+}
+END_TEST
+
 START_TEST(config_help_names_every_key)
 {
     char *text = NULL;
@@ -322,6 +341,8 @@ static void cases_add(TCase *tcase)
     tcase_add_test(tcase, config_finish_open_minimum_is_a_tenth);
     tcase_add_test(tcase, config_microbatches_batch_that_fits_is_shared);
     tcase_add_test(tcase, config_settings_plugin_keys_pass_unread);
+    tcase_add_test(tcase, config_finish_open_schedule_ends_with_the_run);
+    tcase_add_test(tcase, config_origin_first_given_key_of_a_sentence_is_found);
     tcase_add_test(tcase, config_help_names_every_key);
 }
 

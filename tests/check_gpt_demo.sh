@@ -77,8 +77,9 @@ says "train-demo: traffic is summed over groups" '^bytes moved per step, rank 0 
 says "train-demo: traffic is told for each group" '^ +in group dp_shard +900 +500$'
 says "train-demo: memory is told" '^bytes held, rank 0: parameters +1,234,567 +1,234,567$'
 says "train-demo: the fall of the loss is told" '^hsdp: the loss fell from 5\.4417 to 2\.0000,'
+says "train-demo: equal losses are told" '^The losses of steps 1 to 60 are the same, to the last bit'
 says "train-demo: hsdp runs on four ranks" '^-n 4 .*/hsdp-gpt --config .*/gpt.yaml' "$calls"
-says "train-demo: fsdp follows, shorter" 'sharding_strategy=fsdp --set max_steps=60' "$calls"
+says "train-demo: fsdp follows, shorter" 'sharding_strategy=fsdp --set max_steps=60 --set schedule_steps=300' "$calls"
 
 stage_make 0 2.5
 ends "train-demo: a loss that stays high is status 1" 1 '^compare: the loss is not below 2.4' \
@@ -90,5 +91,10 @@ ends "train-demo: a failure of fsdp is status 1, with its last lines" 1 '^a line
 log_write "$scratch/short.json" 5 2.0 100 500
 ends "compare: five steps are too few" 1 '^compare: the logs have 5 steps in common; 6 are needed' \
     awk -f "$compare" "$scratch/hsdp.json" "$scratch/short.json"
+
+log_write "$scratch/other.json" 60 2.006 100 500
+ends "compare: losses that differ are told by how much" 0 \
+    '^The losses of steps 1 to 60 differ by at most 3.0e-03 of their size' \
+    awk -f "$compare" "$scratch/hsdp.json" "$scratch/other.json"
 
 tap_done

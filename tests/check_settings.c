@@ -24,7 +24,7 @@ static int32_t one_init(struct settings *settings, uint32_t home, const char *ke
 #define PLAN_KEYS                                                                                  \
     "sharding_strategy, replicate_dims, shard_size, param_dtype, master_dtype, reduce_dtype, "     \
     "gradient_dtype, gradient_op, gradient_divisor, accumulation_scope, slots, verify"
-#define SECONDS "\" is not a whole number from 1 to 2147483"
+#define SECONDS "\" is not a whole number from 1 to 2147483647"
 
 static const struct {
     uint32_t home;
@@ -85,7 +85,8 @@ static const struct {
      "nccl_timeout_seconds: \"9223372036854775808" SECONDS},
     {SETTING_JOB, "nccl_timeout_seconds", "-5", "nccl_timeout_seconds: \"-5" SECONDS},
     {SETTING_JOB, "nccl_timeout_seconds", "0", "nccl_timeout_seconds: \"0" SECONDS},
-    {SETTING_JOB, "nccl_timeout_seconds", "2147484", "nccl_timeout_seconds: \"2147484" SECONDS},
+    {SETTING_JOB, "nccl_timeout_seconds", "2147483648",
+     "nccl_timeout_seconds: \"2147483648" SECONDS},
 };
 
 START_TEST(settings_init_of_a_bad_one_says_what_is_allowed)
@@ -117,7 +118,7 @@ static const struct {
     {SETTING_PLAN, "slots", "64"},
     {SETTING_CLASS, "gradient_divisor", "2147483647"},
     {SETTING_JOB, "nccl_timeout_seconds", "1"},
-    {SETTING_JOB, "nccl_timeout_seconds", "2147483"},
+    {SETTING_JOB, "nccl_timeout_seconds", "2147484"},
     {SETTING_JOB, "token_file", "/a b"},
 };
 

@@ -127,8 +127,8 @@ void ranks_start(struct ranks *ret, uint32_t n_ranks, uint32_t limit_ms,
     }
 }
 
-/* Takes up those that have ended; returns how many have not. */
-static uint32_t ended_collect(struct ranks *ranks)
+/* Takes up those that have ended. */
+uint32_t ranks_running(struct ranks *ranks)
 {
     uint32_t n_left = 0;
 
@@ -180,7 +180,7 @@ void ranks_wait(struct ranks *ranks)
     char names[256];
     uint32_t n_left;
 
-    while ((n_left = ended_collect(ranks)) > 0 && now_ns() < ranks->deadline_ns) {
+    while ((n_left = ranks_running(ranks)) > 0 && now_ns() < ranks->deadline_ns) {
         ranks_sleep_ms(2);
     }
     if (n_left > 0) {

@@ -37,6 +37,9 @@ void ranks_start(struct ranks *ret, uint32_t n_ranks, uint32_t limit_ms,
                  void (*function)(uint32_t rank, void *shared), void *shared);
 void ranks_wait(struct ranks *ranks);
 
+/** How many ranks have not ended. */
+uint32_t ranks_running(struct ranks *ranks);
+
 /** Sends SIGKILL to a rank, whose end by it is no failure of the test. */
 void ranks_kill(struct ranks *ranks, uint32_t rank);
 

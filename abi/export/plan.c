@@ -3,7 +3,6 @@
 #include "plan/plan.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "call.h"
@@ -277,16 +276,6 @@ static int32_t stride_check(uint64_t segment_bytes, struct hsdp_error *reterr)
     return HSDP_OK;
 }
 
-/* Zeros what a newer host has behind each of the n segments. */
-static void tails_clear(struct hsdp_segment *segments, uint64_t segment_bytes, uint64_t n)
-{
-    unsigned char *tail = (unsigned char *)segments + sizeof(struct hsdp_segment);
-
-    for (uint64_t i = 0; i < n; i++) {
-        memset(tail + i * segment_bytes, 0, segment_bytes - sizeof(struct hsdp_segment));
-    }
-}
-
 static int32_t entry_segments(const hsdp_plan *plan, uint32_t unit, int32_t shard, uint32_t rank,
                               struct hsdp_segment *ret_segments, uint64_t segment_bytes,
                               uint64_t max_segments, uint64_t *ret_n_segments,
@@ -302,13 +291,10 @@ static int32_t entry_segments(const hsdp_plan *plan, uint32_t unit, int32_t shar
     if (call_is_ok(&call)) {
         call.status = stride_check(segment_bytes, &call.err);
     }
-    if (call_is_ok(&call)) {
+    if (call_is_ok(&call)) { /* it also zeros what a newer host has behind each segment */
         call.status = plan_segments(plan, unit, shard, rank, ret_segments, segment_bytes,
                                     max_segments, &n_segments, &call.err);
         call_gives_size(&call, n_segments, ret_n_segments);
-    }
-    if (call_is_ok(&call) && segment_bytes > sizeof(struct hsdp_segment)) {
-        tails_clear(ret_segments, segment_bytes, n_segments);
     }
     return call_end(&call);
 }

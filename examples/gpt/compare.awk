@@ -62,6 +62,21 @@ function middle(file, what,    i, n, values) {
     return median(values, n)
 }
 
+# How far apart the losses of the first and the last file are over the common steps.
+function losses_compare(    i, gap, largest) {
+    largest = 0
+    for (i = 1; i <= n_common; i++) {
+        gap = (loss[1, i] - loss[n_files, i]) / loss[1, i]
+        gap = gap < 0 ? -gap : gap
+        largest = gap > largest ? gap : largest
+    }
+    if (largest == 0) {
+        printf "The losses of steps 1 to %d are the same, to the last bit.\n", n_common
+    } else {
+        printf "The losses of steps 1 to %d differ by at most %.1e of their size.\n", n_common, largest
+    }
+}
+
 function row(title, kind, what,    file, value) {
     printf "%-34s", title
     for (file = 1; file <= n_files; file++) {
@@ -118,11 +133,12 @@ END {
     for (file = 1; file <= n_files; file++) {
         printf "%18.6f", loss[file, n_common]
     }
-    printf "\n"
+    printf "\n\n"
+    losses_compare()
     for (i = steps[n_files] - 19; i <= steps[n_files]; i++) {
         last += loss[n_files, i] / 20
     }
-    printf "\n%s: the loss fell from %.4f to %.4f, the mean of the last 20 of %d steps\n", \
+    printf "%s: the loss fell from %.4f to %.4f, the mean of the last 20 of %d steps\n", \
            names[n_files], loss[n_files, 1], last, steps[n_files]
     if (least != "" && !(last < least)) {
         print "compare: the loss is not below " least > "/dev/stderr"

@@ -46,6 +46,7 @@ struct config {
     uint64_t micro_batch_size;
     uint64_t global_batch_size;
     uint64_t max_steps;
+    uint64_t schedule_steps;
     uint64_t warmup_steps;
     uint64_t validation_interval;
     uint64_t seed;
@@ -82,6 +83,8 @@ int config_microbatches(const struct config *config, uint32_t n_ranks, uint32_t 
 size_t config_settings(const struct config *config, enum config_type type,
                        const char *ret_keys[CONFIG_MAX_KEYS],
                        const char *ret_values[CONFIG_MAX_KEYS]);
+/* Where the first given key of the plugin that a sentence names was given, or NULL. */
+const char *config_origin(const struct config *config, const char *sentence);
 /* The given text of a key of the plugin, or NULL. */
 const char *config_text(const struct config *config, const char *key);
 /* Writes all keys with their defaults. */

@@ -2,6 +2,7 @@
 /* What the keys of the configuration demand of each other, and the help about them. */
 #include "config.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* Where a key was given, for a sentence about two keys. */
@@ -13,6 +14,40 @@ static const char *origin_of(const struct config *config, const char *name)
         i++;
     }
     return config->entries[i].where[0] == '\0' ? "default" : config->entries[i].where;
+}
+
+/* Where `word` stands in the sentence, not as a part of a longer one; NULL = nowhere. */
+static const char *word_find(const char *sentence, const char *word)
+{
+    const size_t length = strlen(word);
+    const char *at = sentence;
+
+    while ((at = strstr(at, word)) != NULL) {
+        const int begins = at == sentence || (!isalnum((unsigned char)at[-1]) && at[-1] != '_');
+
+        if (begins && !isalnum((unsigned char)at[length]) && at[length] != '_') {
+            return at;
+        }
+        at += length;
+    }
+    return NULL;
+}
+
+const char *config_origin(const struct config *config, const char *sentence)
+{
+    const char *first = NULL, *origin = NULL;
+
+    for (size_t i = 0; config_keys[i].name != NULL; i++) {
+        const int is_plugins =
+            config_keys[i].type == CONFIG_JOB || config_keys[i].type == CONFIG_PLAN;
+        const char *at = is_plugins ? word_find(sentence, config_keys[i].name) : NULL;
+
+        if (at != NULL && config->entries[i].where[0] != '\0' && (first == NULL || at < first)) {
+            first = at;
+            origin = config->entries[i].where;
+        }
+    }
+    return origin;
 }
 
 static int heads_check(const struct config *config, struct fault *ret_fault)
@@ -38,6 +73,9 @@ static int heads_check(const struct config *config, struct fault *ret_fault)
 
 int config_finish(struct config *config, struct fault *ret_fault)
 {
+    if (config_text(config, "schedule_steps") == NULL) {
+        config->schedule_steps = config->max_steps;
+    }
     if (config_text(config, "min_learning_rate") == NULL) {
         config->min_learning_rate = config->learning_rate / 10;
     }

@@ -173,7 +173,7 @@ static int request_run(const struct request *request, struct config *config,
         return 0;
     }
     if (request->is_version) {
-        puts("hsdp-gpt " GPT_VERSION);
+        puts("hsdp-gpt (libhsdp) " GPT_VERSION);
         return 0;
     }
     status = config_read(config, request, ret_fault);

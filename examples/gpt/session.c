@@ -22,9 +22,13 @@ int session_fault(const struct session *session, const struct hsdp_error *error,
     const int is_request =
         error->status == HSDP_ERR_INVALID || error->status == HSDP_ERR_UNSUPPORTED ||
         error->status == HSDP_ERR_VERSION || error->status == HSDP_ERR_UNAVAILABLE;
-    const int exit_status = is_request && !session->is_set_up ? FAULT_CONFIG : FAULT_RUN;
+    const char *origin = config_origin(session->config, error->message);
 
-    return fault_set(ret_fault, exit_status, "%s", error->message);
+    if (!is_request || session->is_set_up) {
+        return fault_set(ret_fault, FAULT_RUN, "%s", error->message);
+    }
+    return fault_set(ret_fault, FAULT_CONFIG, "%s%s%s", origin == NULL ? "" : origin,
+                     origin == NULL ? "" : ": ", error->message);
 }
 
 static int plugin_open(struct session *session, struct fault *ret_fault)

@@ -67,7 +67,7 @@ static int step_run(struct trainer *trainer, uint64_t number, struct fault *ret_
     const struct config *config = trainer->config;
     const double start = clock_seconds();
     const double n_tokens = (double)config->global_batch_size * (double)config->sequence_length;
-    struct report_step step = {.step = number, .n_steps = config->max_steps};
+    struct report_step step = {.step = number, .n_steps = config->schedule_steps};
     int status;
 
     step.learning_rate = schedule_rate(&trainer->schedule, number);
@@ -180,7 +180,7 @@ static int trainer_init(struct trainer *trainer, const struct config *config, co
     trainer->schedule = (struct schedule){.peak = config->learning_rate,
                                           .least = config->min_learning_rate,
                                           .n_warmup_steps = config->warmup_steps,
-                                          .n_steps = config->max_steps};
+                                          .n_steps = config->schedule_steps};
     openblas_set_num_threads((int)config->blas_threads);
     status = dataset_load(&trainer->dataset, &data, ret_fault);
     if (status == 0) {

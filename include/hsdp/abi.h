@@ -26,7 +26,8 @@
  *            untouched and there is nothing to free.
  * Failure    Only HSDP_ERR_TIMEOUT, _PEER_LOST, _MISMATCH and _DEVICE, and job->abort(), fail a
  *            job as a whole. From then on its views are undefined and every call that takes the
- *            job, or anything made from it, returns HSDP_ERR_ABORTED with the first reason. All
+ *            job, or anything made from it, returns HSDP_ERR_ABORTED with the first reason; only
+ *            those that just tell (info, setting, members, status, diag) still answer. All
  *            other errors leave everything as it was before the call.
  * Strings    UTF-8, NUL-terminated, borrowed for the call; what must last is copied. Numbers in
  *            text are decimal, whatever the locale.

@@ -23,7 +23,7 @@ extern "C" {
  * Settings of a job (the rest of the settings belongs to plans and classes: plan.h):
  *
  *     backend                    auto   auto, shm, mpi, nccl
- *     nccl_timeout_seconds       180    1 to 2147483 (days of debugging are allowed); every wait
+ *     nccl_timeout_seconds       180    1 to 2147483647; every wait
  *     init_timeout_seconds       nccl_timeout_seconds   connect; at least nccl_timeout_seconds
  *     heartbeat_timeout_seconds  nccl_timeout_seconds   the host makes no progress
  *     peer_silence_seconds       min(5, nccl_timeout_seconds)   1 to nccl_timeout_seconds

@@ -19,8 +19,9 @@ extern "C" {
  *      them), then in $libdir/hsdp, then in ../lib/hsdp beside the program.
  *
  * An explicit file is the only candidate. A file that is there and cannot be used is an error, not
- * a reason to look further: wrong architecture, symbol missing, versions, or writable by others
- * than its owner and group.
+ * a reason to look further: wrong architecture, symbol missing, versions, or not to be trusted: it
+ * or its folder is writable by everybody, or belongs to a stranger (neither root, the user, nor the
+ * owner of the running program).
  */
 
 /**

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #define DTYPES      "fp32 bf16 fp16"
-#define MAX_SECONDS 2147483 /* milliseconds still fit 31 bits */
+#define MAX_SECONDS INT32_MAX
 #define PLAN_CLASS  (SETTING_PLAN | SETTING_CLASS)
 
 #define STRATEGIES                                                                                 \

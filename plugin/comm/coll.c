@@ -119,6 +119,7 @@ static void round_read(struct hsdp_group *group, struct op *op, uint64_t round)
 static int32_t coll_progress(struct hsdp_group *group, struct op *op, struct hsdp_error *reterr)
 {
     int32_t status;
+    bool is_met;
 
     while (op->phase != OP_DONE) {
         uint64_t round = group->collectives.n_rounds + 1;
@@ -131,11 +132,12 @@ static int32_t coll_progress(struct hsdp_group *group, struct op *op, struct hsd
             round_post(group, op, round);
             posts_await(group, op, round);
         }
+        is_met = wait_is_met(&op->wait); /* before the headers, so that all of them are checked */
         status = op->round == 0 ? headers_check(group, op, round, reterr) : HSDP_OK;
         if (status != HSDP_OK) {
             return status;
         }
-        if (!wait_is_met(&op->wait)) {
+        if (!is_met) {
             return HSDP_PENDING;
         }
         round_read(group, op, round);

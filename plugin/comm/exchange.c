@@ -73,7 +73,8 @@ int32_t exchange_run(struct hsdp_job *job, const struct mailbox *mine, uint64_t 
     if (status == HSDP_OK) {
         status = mailboxes_compare(job, control, slot, reterr);
     }
-    for (uint32_t rank = 0; status == HSDP_OK && rank < job->launch.world_ranks; rank++) {
+    for (uint32_t rank = 0;
+         status == HSDP_OK && mine->n_bytes > 0 && rank < job->launch.world_ranks; rank++) {
         memcpy((uint8_t *)ret_all + rank * mine->n_bytes,
                control->ranks[rank].mailboxes[slot].bytes, mine->n_bytes);
     }

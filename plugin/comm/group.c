@@ -138,10 +138,10 @@ int32_t group_create(struct hsdp_job *job, const struct hsdp_mesh *mesh,
     group->instance = instance_next(job, group);
     counters_register(group);
     job_ref(job);
-    pthread_mutex_lock(&job->lock);
+    job_lock(job);
     group->next = job->groups;
     job->groups = group;
-    pthread_mutex_unlock(&job->lock);
+    job_unlock(job);
     *ret_group = group;
     return HSDP_OK;
 }
@@ -390,12 +390,12 @@ void group_destroy(struct hsdp_group *group)
         start_free(group->starts);
     }
     link = &group->job->groups;
-    pthread_mutex_lock(&group->job->lock);
+    job_lock(group->job);
     while (*link != group) {
         link = &(*link)->next;
     }
     *link = group->next;
-    pthread_mutex_unlock(&group->job->lock);
+    job_unlock(group->job);
     if (group->communicator != NULL) {
         communicator_unmap(group->communicator);
         if (group->n_ranks == 1) {

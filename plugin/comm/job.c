@@ -18,7 +18,7 @@
 #include "comm/process.h"
 #include "comm/rendezvous.h"
 
-#define SPIN_TRIES         60u /* about as many microseconds */
+#define SPIN_TRIES         60u /* before a wait sleeps; a microsecond or less each */
 #define SPIN_TRIES_CROWDED 4u
 #define AWAY_MIN_NS        UINT64_C(1000000000) /* a host that computes so long is no stuck one */
 
@@ -125,13 +125,13 @@ int32_t job_create(const struct hsdp_job_spec *spec, struct hsdp_job **ret_job,
         status = launch_read(spec, &job->launch, reterr);
     }
     if (status == HSDP_OK) {
+        status = alive_map(job, reterr);
+    }
+    if (status == HSDP_OK) {
         status = job_settings_init(job, spec, reterr);
     }
     if (status == HSDP_OK) {
         status = identity_read(job, reterr);
-    }
-    if (status == HSDP_OK) {
-        status = alive_map(job, reterr);
     }
     if (status != HSDP_OK) {
         job_unref(job);
@@ -215,6 +215,21 @@ void job_destroy(struct hsdp_job *job)
 
 /* -------------------------------------------------------------------------------- entering */
 
+/* In a child another thread of the parent may hold the lock for ever; there is no other here. */
+void job_lock(struct hsdp_job *job)
+{
+    if (*job->alive != 0) {
+        pthread_mutex_lock(&job->lock);
+    }
+}
+
+void job_unlock(struct hsdp_job *job)
+{
+    if (*job->alive != 0) {
+        pthread_mutex_unlock(&job->lock);
+    }
+}
+
 int32_t job_enter_failed(struct hsdp_job *job, struct hsdp_error *reterr)
 {
     uint64_t away_ns;
@@ -277,7 +292,9 @@ static int32_t peers_watch(struct hsdp_job *job, struct hsdp_error *reterr)
             continue;
         }
         job->pidfds[rank] = process_open(control->ranks[rank].pid);
-        if (job->pidfds[rank] < 0 && errno != ESRCH) {
+        if (job->pidfds[rank] < 0 && errno == ESRCH) {
+            job->pidfds[rank] = PIDFD_GONE;
+        } else if (job->pidfds[rank] < 0) {
             return error_set(reterr, HSDP_ERR_UNAVAILABLE,
                              "connect: cannot watch process %" PRIu32 " of rank %" PRIu32 ": %s",
                              control->ranks[rank].pid, rank, strerror(errno));

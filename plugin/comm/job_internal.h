@@ -16,6 +16,8 @@
 #define JOB_NAME_MAX   63u
 #define JOB_MAX_PHASES 16u
 
+#define PIDFD_GONE (-2) /* the process had ended before it could be opened */
+
 enum job_state {
     JOB_CREATED,
     JOB_CONNECTED,
@@ -80,7 +82,7 @@ struct hsdp_job {
     uint64_t failed_ticket;      /* the first that was open when the job failed */
 
     _Atomic(struct control *) control; /* NULL before connect */
-    int pidfds[LAUNCH_MAX_RANKS];
+    int pidfds[LAUNCH_MAX_RANKS];      /* -1 = not opened */
     int connections[LAUNCH_MAX_RANKS]; /* rank 0: to each other rank; others: [0] only */
     uint64_t n_exchanges;
     uint64_t n_memories;
@@ -99,6 +101,10 @@ struct hsdp_job {
     struct communicator *communicators;
     struct hsdp_group *groups; /* not destroyed, newest first; guarded by lock */
 };
+
+/* job.c: the lock, in the process that made the job. */
+void job_lock(struct hsdp_job *job);
+void job_unlock(struct hsdp_job *job);
 
 /* job_settings.c: the job's own settings; what is derived from what. */
 int32_t job_settings_init(struct hsdp_job *job, const struct hsdp_job_spec *spec,

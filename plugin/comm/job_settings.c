@@ -64,22 +64,29 @@ static int32_t timeouts_check(const int64_t seconds[N_TIMEOUTS], struct hsdp_err
     return HSDP_OK;
 }
 
+/* A text that does not change keeps its address: the host may have asked for it. */
+static bool is_number(const struct settings *settings, int timeout, int64_t seconds)
+{
+    return settings_text(settings, timeout_keys[timeout]) != NULL &&
+           settings_integer(settings, timeout_keys[timeout]) == seconds;
+}
+
 static int32_t timeouts_put(struct hsdp_job *job, int changed, const int64_t seconds[N_TIMEOUTS],
                             struct hsdp_error *reterr)
 {
     struct settings *settings = &job->settings;
     int32_t status = HSDP_OK;
 
-    pthread_mutex_lock(&job->lock);
+    job_lock(job);
     for (int i = 0; i < N_TIMEOUTS && status == HSDP_OK; i++) {
         if (i == changed) {
             status = settings_put_integer(settings, timeout_keys[i], seconds[i], "host", reterr);
-        } else if (is_derived(settings, timeout_keys[i])) {
+        } else if (is_derived(settings, timeout_keys[i]) && !is_number(settings, i, seconds[i])) {
             status = settings_put_integer(settings, timeout_keys[i], seconds[i], DERIVED, reterr);
         }
     }
     job_timeout_update(job);
-    pthread_mutex_unlock(&job->lock);
+    job_unlock(job);
     return status;
 }
 
@@ -248,12 +255,12 @@ int32_t job_phase_push(struct hsdp_job *job, const char *phase, uint64_t timeout
                          "job: phase \"%.63s\" would be the %uth open one; at most %u", phase,
                          JOB_MAX_PHASES + 1, JOB_MAX_PHASES);
     }
-    pthread_mutex_lock(&job->lock);
+    job_lock(job);
     top = &job->phases[job->n_phases++];
     snprintf(top->name, sizeof(top->name), "%s", phase);
     top->timeout_ms = timeout_ms;
     job_timeout_update(job);
-    pthread_mutex_unlock(&job->lock);
+    job_unlock(job);
     return HSDP_OK;
 }
 
@@ -262,9 +269,9 @@ int32_t job_phase_pop(struct hsdp_job *job, struct hsdp_error *reterr)
     if (job->n_phases == 0) {
         return error_set(reterr, HSDP_ERR_STATE, "job: no phase is open");
     }
-    pthread_mutex_lock(&job->lock);
+    job_lock(job);
     job->n_phases--;
     job_timeout_update(job);
-    pthread_mutex_unlock(&job->lock);
+    job_unlock(job);
     return HSDP_OK;
 }

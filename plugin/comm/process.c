@@ -1,11 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes: descriptors that become readable when another process ends. */
+/* Processes: descriptors that become readable when another process ends, and what it is doing. */
 #include "comm/process.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 int process_open(uint32_t pid)
 {
     return (int)syscall(SYS_pidfd_open, pid, 0); /* closed on exec by itself */
+}
+
+bool process_is_stopped(uint32_t pid)
+{
+    char path[32];
+    char line[256];
+    ssize_t n_bytes;
+    const char *name_end;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%" PRIu32 "/stat", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    n_bytes = read(fd, line, sizeof(line) - 1);
+    close(fd);
+    line[n_bytes < 0 ? 0 : n_bytes] = '\0';
+    name_end = strrchr(line, ')'); /* the name before it may hold anything */
+    return name_end != NULL &&
+           (strncmp(name_end, ") T", 3) == 0 || strncmp(name_end, ") t", 3) == 0);
 }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes: descriptors that become readable when another process ends. */
+/* Processes: descriptors that become readable when another process ends, and what it is doing. */
 #ifndef COMM_PROCESS_H
 #define COMM_PROCESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /** Opens a process by its number; -1 with errno. */
 int process_open(uint32_t pid);
+
+/** True if a process is stopped by a signal or a debugger; false also when nobody can say. */
+bool process_is_stopped(uint32_t pid);
 
 #endif /* COMM_PROCESS_H */

@@ -141,9 +141,9 @@ int32_t job_report(const struct hsdp_job *job, const char *what, char *ret_text,
             continue;
         }
         json_open(&text, NULL, '{');
-        pthread_mutex_lock(&locked->lock);
+        job_lock(locked);
         reports[i].write(job, what, &text);
-        pthread_mutex_unlock(&locked->lock);
+        job_unlock(locked);
         json_close(&text, '}');
         status = text_export(&text, ret_text, max_bytes, ret_bytes, reterr);
         text_fini(&text);
@@ -157,22 +157,22 @@ int32_t job_report(const struct hsdp_job *job, const char *what, char *ret_text,
 
 void job_reporter_add(struct hsdp_job *job, struct reporter *reporter)
 {
-    pthread_mutex_lock(&job->lock);
+    job_lock(job);
     reporter->next = job->reporters;
     job->reporters = reporter;
-    pthread_mutex_unlock(&job->lock);
+    job_unlock(job);
 }
 
 void job_reporter_remove(struct hsdp_job *job, struct reporter *reporter)
 {
     struct reporter **link = &job->reporters;
 
-    pthread_mutex_lock(&job->lock);
+    job_lock(job);
     while (*link != NULL && *link != reporter) {
         link = &(*link)->next;
     }
     if (*link != NULL) {
         *link = reporter->next;
     }
-    pthread_mutex_unlock(&job->lock);
+    job_unlock(job);
 }

@@ -50,16 +50,13 @@ static void processor_relax(void)
 #endif
 }
 
-/* About a microsecond; or, where ranks share processors, lets the one waited for have this one. */
+/* A moment; whoever else wants this processor, maybe the very rank that is waited for, has it. */
 static void waiting_spin(const struct hsdp_job *job)
 {
-    if (job->is_crowded) {
-        sched_yield();
-        return;
-    }
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 8 && !job->is_crowded; i++) {
         processor_relax();
     }
+    sched_yield();
 }
 
 /* One sleep, at most until the next look; anything that is signalled from here on ends it. */
@@ -120,12 +117,12 @@ int32_t job_wait(struct hsdp_job *job, const struct wait *wait, struct hsdp_erro
     if (wait_is_met(wait)) {
         return HSDP_OK;
     }
-    pthread_mutex_lock(&job->lock);
+    job_lock(job);
     flight = flight_begin(&job->flight, wait, wait->ticket);
-    pthread_mutex_unlock(&job->lock);
+    job_unlock(job);
     status = wait_run(job, &waiting, reterr);
-    pthread_mutex_lock(&job->lock);
+    job_lock(job);
     flight_end(&job->flight, flight, status == HSDP_OK ? FLIGHT_DONE : FLIGHT_FAILED);
-    pthread_mutex_unlock(&job->lock);
+    job_unlock(job);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/job_internal.h"
+#include "comm/process.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -70,18 +71,52 @@ static int32_t verdict_raise(struct hsdp_job *job, const struct wait *wait, uint
     return failure_tell(job, reterr);
 }
 
+/* Those among the ranks of a mask whose process is stopped: alive, but not going on. */
+static uint64_t ranks_stopped(const struct hsdp_job *job, uint64_t mask)
+{
+    struct control *control = atomic_load(&job->control);
+    uint64_t stopped = 0;
+
+    for (uint32_t rank = 0; rank < job->launch.world_ranks; rank++) {
+        if ((mask >> rank & 1u) != 0 && rank != job->launch.rank) {
+            stopped |= (uint64_t)process_is_stopped(control->ranks[rank].pid) << rank;
+        }
+    }
+    return stopped;
+}
+
+/* rank 1; ranks 1, 2 (stopped); ranks 1, 2 (stopped: rank 2) */
+static void missing_name(const struct hsdp_job *job, uint64_t missing, char *ret_text,
+                         size_t max_bytes)
+{
+    uint64_t stopped = ranks_stopped(job, missing);
+    char ranks[128];
+
+    if (missing == 0) {
+        snprintf(ret_text, max_bytes, "earlier work of this rank");
+        return;
+    }
+    ranks_text(missing, ret_text, max_bytes);
+    ranks_text(stopped, ranks, sizeof(ranks));
+    if (stopped == missing) {
+        text_append(ret_text, max_bytes, " (", "stopped", ")");
+    } else if (stopped != 0) {
+        text_append(ret_text, max_bytes, " (stopped: ", ranks, ")");
+    }
+}
+
 static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
                              struct hsdp_error *reterr)
 {
     uint64_t missing = missing_ranks(wait);
     struct hsdp_error err;
     char name[256];
-    char ranks[128];
+    char ranks[256];
 
     wait_name(wait, name, sizeof(name));
-    ranks_text(missing, ranks, sizeof(ranks));
+    missing_name(job, missing, ranks, sizeof(ranks));
     error_set(&err, HSDP_ERR_TIMEOUT, "%s: timeout after %.1f s: no sign of %s", name,
-              (double)waited_ns / 1e9, missing == 0 ? "earlier work of this rank" : ranks);
+              (double)waited_ns / 1e9, ranks);
     error_missing(&err, missing);
     return verdict_raise(job, wait, waited_ns, &err, reterr);
 }
@@ -120,7 +155,9 @@ static uint64_t ranks_gone(const struct hsdp_job *job, uint64_t mask)
         if ((mask >> rank & 1u) == 0 || rank == job->launch.rank) {
             continue;
         }
-        gone |= (uint64_t)(atomic_load(&control->ranks[rank].has_left) != 0) << rank;
+        gone |= (uint64_t)(atomic_load(&control->ranks[rank].has_left) != 0 ||
+                           job->pidfds[rank] == PIDFD_GONE)
+                << rank;
         polls[n] = (struct pollfd){.fd = job->pidfds[rank], .events = POLLIN};
         ranks[n++] = rank;
     }

@@ -51,17 +51,17 @@ static void work_record(struct hsdp_job *job, struct work *work)
     const struct wait *blocker = work->flight == 0 ? work->blocker(work) : NULL;
 
     if (blocker != NULL) {
-        pthread_mutex_lock(&job->lock);
+        job_lock(job);
         work->flight = flight_begin(&job->flight, blocker, work->ticket);
-        pthread_mutex_unlock(&job->lock);
+        job_unlock(job);
     }
 }
 
 static void work_end(struct hsdp_job *job, struct work *work, int32_t status)
 {
-    pthread_mutex_lock(&job->lock);
+    job_lock(job);
     flight_end(&job->flight, work->flight, status == HSDP_OK ? FLIGHT_DONE : FLIGHT_FAILED);
-    pthread_mutex_unlock(&job->lock);
+    job_unlock(job);
     work->finish(work, status);
 }
 
@@ -143,9 +143,9 @@ int32_t job_work_start(struct hsdp_job *job, struct work *work, uint64_t *ret_ti
 void job_work_cancel(struct hsdp_job *job, struct work *work)
 {
     if (work_unlink(job, work)) {
-        pthread_mutex_lock(&job->lock);
+        job_lock(job);
         flight_end(&job->flight, work->flight, FLIGHT_FAILED);
-        pthread_mutex_unlock(&job->lock);
+        job_unlock(job);
     }
 }
 

@@ -1,0 +1,104 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The example trainer as its user meets it: what it prints, how it refuses, every kind of setting.
+#
+# The environment names the programs: HSDP_RUN, HSDP_GPT, HSDP_TEST_PLUGIN.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/tap.sh
+. "$here/tap.sh"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT INT TERM
+output=$scratch/output
+log=$scratch/log.json
+awk 'BEGIN { for (i = 0; i < 2000; i++) printf "%c", 97 + i * i % 23 }' >"$scratch/text"
+cat >"$scratch/gpt.yaml" <<TEXT
+plugin: $HSDP_TEST_PLUGIN
+dataset: $scratch/text
+num_layers: 1
+hidden_size: 16
+num_attention_heads: 2
+sequence_length: 16
+micro_batch_size: 2
+global_batch_size: 16
+max_steps: 4
+warmup_steps: 0
+validation_interval: 2
+TEXT
+
+# gpt RANKS OPTION...: one run; RANKS 0 is without a launcher.
+gpt() {
+    ranks=$1
+    shift
+    set -- "$HSDP_GPT" --config "$scratch/gpt.yaml" "$@"
+    if [ "$ranks" -gt 0 ]; then
+        set -- "$HSDP_RUN" --quiet --timeout 30 -n "$ranks" "$@"
+    fi
+    "$@" >"$output" 2>&1
+}
+
+# ends NAME STATUS PATTERN RANKS OPTION...: a run ends with STATUS and says PATTERN.
+ends() {
+    name=$1
+    wanted=$2
+    pattern=$3
+    shift 3
+    gpt "$@"
+    [ $? -eq "$wanted" ] && grep -qE -- "$pattern" "$output"
+    tap_report $? "hsdp-gpt: $name" "$output"
+}
+
+# says NAME PATTERN COUNT [FILE]: COUNT lines of the last output, or of FILE, match.
+says() {
+    [ "$(grep -cE -- "$2" "${4-$output}")" -eq "$3" ]
+    tap_report $? "hsdp-gpt: $1" "${4-$output}"
+}
+
+if [ ! -x "$HSDP_GPT" ]; then
+    tap_skip "the example trainer" "hsdp-gpt is not built"
+    tap_done
+    exit
+fi
+
+ends "--help lists the keys" 0 '^ +sequence_length +positions of a sample; 1 to 65536 \[128\]' 0 --help
+ends "--version is one line" 0 '^hsdp-gpt \(libhsdp\) [0-9]' 0 --version
+
+stamp='^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2} \| INFO'
+ends "trains without a launcher" 0 "$stamp \| libhsdp .* \| ranks 1 " 0 --log-json "$log"
+says "prints one line a step" \
+    "$stamp \| step [0-9]{8}/00000004 \| step-time [0-9.]+ sec \| cross-entropy-loss [0-9.]+ \| learning-rate [0-9.e+-]+ \| gradient-norm [0-9.]+ \| tokens-per-second [0-9,]+ \| peak-memory [0-9.]+ GB\$" 4
+says "prints validation losses" "$stamp \| step 0000000[24]/00000004 \| validation-loss [0-9.]+\$" 2
+says "logs one object a step" '^\{"step": [1-4], .*"traffic": \{.*\}\}$' 4 "$log"
+ends "trains on four ranks" 0 "$stamp \| libhsdp .* \| ranks 4 " 4
+says "prints on rank 0 only" 'cross-entropy-loss' 4
+
+for setting in param_dtype=bf16 param_dtype=fp16 gradient_dtype=bf16 reduce_dtype=bf16 slots=1 \
+    slots=3 verify=access position=learned shard_size=1 max_grad_norm=0 weight_decay=0 \
+    accumulation_scope=inner; do
+    ends "trains with $setting" 0 'step 00000004/00000004 .*cross-entropy-loss [0-9]' 2 \
+        --set sharding_strategy=hsdp --set $setting
+done
+
+for strange in 'sharding_strategy=FSDP' 'sharding_strategy=hsdp ' 'sharding_strategy=' \
+    'shard_size=3' 'shard_size=0' 'param_dtype=fp8' 'slots=65' 'replicate_dims=foo' 'backend=tcp' \
+    'nccl_timeout_seconds=30s' 'accumulation_scope=outer' 'num_layers=0' 'global_batch_size=12' \
+    'hidden_size=15' 'dataset=/nowhere/text' 'plugin=/nowhere/hsdp.so' 'seed' 'shardingstrategy=x'; do
+    ends "refuses --set '$strange'" 2 '^hsdp-gpt: rank 0: .{20}' 4 --set "$strange"
+    says "refuses --set '$strange' in one sentence" '^hsdp-gpt' 1
+done
+echo 'slots: 0' >>"$scratch/gpt.yaml"
+ends "names the line of a setting of the plugin" 2 '/gpt\.yaml:12: slots: "0" ' 4
+sed -i '/^slots/d' "$scratch/gpt.yaml"
+export HSDP_SLOTS=0
+ends "names the variable of a setting of the plugin" 2 'HSDP_SLOTS' 4
+unset HSDP_SLOTS
+ends "refuses a log that cannot be written" 2 \
+    '^hsdp-gpt: rank 0: --log-json /nowhere/log: cannot be written: No such file' 4 \
+    --log-json /nowhere/log
+says "refuses it in one sentence" '^hsdp-gpt' 1
+ends "a log that becomes full ends the run" 1 'the JSON log cannot be written' 2 --log-json /dev/full
+export RANK=2 WORLD_SIZE=2
+ends "refuses a rank outside of the world" 2 '^hsdp-gpt: .*WORLD_SIZE' 0
+
+tap_done

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A training host in short verbs, through the ABI only: read host.c to see what each one does. */
+#ifndef TESTS_HOST_H
+#define TESTS_HOST_H
+
+#include <check.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "hsdp/adamw.h"
+#include "hsdp/hsdp.h"
+#include "hsdp/loader.h"
+
+#define HOST_MAX_DIMS    6
+#define HOST_MAX_CLASSES 3
+#define HOST_MAX_UNITS   12
+#define HOST_MAX_PARAMS  24
+#define HOST_NAME_BYTES  32
+
+struct host_dim {
+    char name[HOST_NAME_BYTES];
+    uint32_t size;
+    bool is_data; /* dp, cp, ep */
+};
+
+struct host_class {
+    char name[HOST_NAME_BYTES];
+    char over[64]; /* selector: replicated, and reduced, over these */
+};
+
+struct host_param {
+    char name[HOST_NAME_BYTES];
+    int64_t shape[HSDP_PARAM_MAX_DIMS];
+    uint64_t n_elems;
+    uint32_t n_dims;
+    uint32_t unit;
+    uint32_t storage; /* itself unless tied */
+    uint32_t hyper_group;
+    uint64_t block_elems;
+    bool is_frozen;
+};
+
+struct host {
+    const struct hsdp_api *api;
+    hsdp_plugin *plugin;
+    hsdp_job *job;
+    hsdp_mesh *mesh;
+    hsdp_plan *plan;
+    hsdp_model *model;
+    struct hsdp_error err; /* of the last call that failed */
+    uint32_t rank;
+    uint32_t n_ranks;
+    struct host_dim dims[HOST_MAX_DIMS];
+    struct host_class classes[HOST_MAX_CLASSES];
+    struct host_param params[HOST_MAX_PARAMS];
+    char units[HOST_MAX_UNITS][HOST_NAME_BYTES];
+    uint32_t unit_classes[HOST_MAX_UNITS];
+    uint32_t n_dims, n_classes, n_units, n_params;
+    uint64_t pass;  /* the one that host_pass_begin has opened */
+    float *scratch; /* what host_export has returned; owned */
+};
+
+/* A call succeeds; or it is refused with a status, and a sentence that contains `text`. */
+#define host_must(host, call)                                                                      \
+    do {                                                                                           \
+        if ((call) != HSDP_OK) { /* an assertion that holds is slow: it is noted in a file */      \
+            ck_abort_msg("%s", (host)->err.message);                                               \
+        }                                                                                          \
+    } while (0)
+#define host_must_refuse(host, call, expected, text)                                               \
+    do {                                                                                           \
+        ck_assert_int_eq((call), (expected));                                                      \
+        ck_assert_msg(strstr((host)->err.message, (text)) != NULL, "\"%s\" does not say \"%s\"",   \
+                      (host)->err.message, (text));                                                \
+    } while (0)
+
+/* ------------------------------------------------------------------------------- to a model */
+
+/**
+ * Joins the run, plans, and creates the model; every rank calls it with its number.
+ *
+ *   dims      "dp=2,ep=2": sizes from the outermost; dp, cp and ep see different data
+ *   settings  "sharding_strategy=hsdp slots=2": of the plan, or of the job
+ *   units     "unit a: w[4,2] b[4]!; class expert(dp) reduce_dtype=bf16; unit e: x[8]"
+ *             statements are separated by ';'. A unit belongs to the class before it; the first
+ *             class, "dense", over all data dimensions, need not be written. Behind a parameter
+ *             may stand: ! frozen, =NAME tied to it, @N its hyper group, /N its block_elems.
+ */
+void host_open(struct host *host, uint32_t rank, const char *dims, const char *settings,
+               const char *units);
+
+/* The same in three steps. */
+void host_join(struct host *host, uint32_t rank, const char *dims, const char *settings);
+void host_plan(struct host *host, const char *settings, const char *units);
+void host_model(struct host *host);
+
+/** Says farewell to the other ranks and gives everything back. */
+void host_close(struct host *host);
+/** Gives everything back: after a failure, when there is no farewell. */
+void host_leave(struct host *host);
+
+/** The number of a unit, or of a parameter. */
+uint32_t host_unit(const struct host *host, const char *name);
+uint32_t host_param(const struct host *host, const char *name);
+bool host_is_trainable(const struct host *host, uint32_t unit);
+
+/** The first of the ranks that hold the same values of a parameter as `rank` does. */
+uint32_t host_holder(const struct host *host, uint32_t param, uint32_t rank);
+
+/* ------------------------------------------------------------------------- values of weights */
+
+/* Which element of which parameter, and whose: for a weight, the first rank that has it. */
+struct host_at {
+    uint32_t rank;
+    uint32_t microbatch;
+    uint32_t param;
+    uint64_t elem;
+};
+
+/** A gradient, or an initial weight, as a function of where it is. */
+typedef double (*host_value)(struct host_at at);
+
+/** Fills all parameters in an edit: each rank passes the values of its own. */
+void host_load(struct host *host, host_value weight);
+
+/** A whole parameter, or gradient or state of it, in fp32; collective; until the next call. */
+const float *host_export(struct host *host, uint32_t param, int32_t flat);
+
+/** A view of a parameter or its gradient, HSDP_VIEW_*. */
+struct hsdp_tensor host_view(struct host *host, uint32_t param, int32_t view);
+
+/** A tensor of the host's memory with the shape of a parameter. */
+struct hsdp_tensor host_tensor(struct host *host, uint32_t param, void *base, const char *dtype);
+
+/** One element of a view, as a number; writing rounds to the view's dtype. */
+double host_read(const struct hsdp_tensor *view, uint64_t elem);
+void host_write(const struct hsdp_tensor *view, uint64_t elem, double value);
+
+/** A number rounded to "fp32", "bf16" or "fp16". */
+double host_round(double value, const char *dtype);
+
+/* ------------------------------------------------------------------------------- microbatches */
+
+/** Unshards and releases every unit in order. */
+void host_forward(struct host *host);
+
+/** A backward pass over all trainable units: fills their gradients and hands them over. */
+void host_backward(struct host *host, int32_t scope, uint32_t microbatch, host_value gradient);
+
+/* The same in steps; host->pass is the pass. */
+void host_pass_begin(struct host *host, int32_t scope);
+void host_acquire(struct host *host, uint32_t unit);
+void host_fill(struct host *host, uint32_t unit, uint32_t microbatch, host_value gradient);
+void host_hand_over(struct host *host, uint32_t unit);
+void host_pass_end(struct host *host);
+
+/** A foreign gradient of one parameter: every element has this value. */
+void host_grad_add(struct host *host, const char *param, double value, const char *dtype);
+
+/* -------------------------------------------------------------------------------------- steps */
+
+/** Begins a step and waits for its result. */
+struct hsdp_step_result host_step(struct host *host, double max_norm);
+
+/** Gradient descent on this rank's shards: master -= rate * factor * gradient. */
+void host_descend(struct host *host, double rate, double factor);
+
+/** The plugin's own optimizer; every parameter has hyper group 0 or 1. */
+int32_t host_adamw(struct host *host, double rate, double decay);
+
+void host_step_end(struct host *host);
+
+/* ------------------------------------------------------------------------------------ checking */
+
+/** An element of something is this number; NaN is NaN. Fast where it holds. */
+void host_expect_number(const struct host *host, const char *name, uint64_t elem, double found,
+                        double expected);
+
+/** Every element of a parameter, unsharded, is this number. */
+void host_expect_param(struct host *host, const char *param, double value);
+/** Every element of the reduced gradient; within a step, collective. */
+void host_expect_grad(struct host *host, const char *param, double value);
+
+#endif /* TESTS_HOST_H */
