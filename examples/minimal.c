@@ -130,7 +130,7 @@ static void microbatch_run(hsdp_model *model, float *const w[2], float *const gr
 static void step_run(hsdp_model *model)
 {
     struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
-    struct hsdp_step_result result = HSDP_STEP_RESULT_INIT;
+    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
     struct hsdp_tensor shard, mean;
 
     must(api->step->begin(model, &spec, NULL, &err));

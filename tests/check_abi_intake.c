@@ -111,7 +111,11 @@ static int32_t call_adamw_step(const void *spec, struct hsdp_error *reterr)
 
     abi_step_begin(&host);
     status = abi_adamw(host.api)->step(host.model, spec, reterr);
-    ck_assert_int_eq(host.api->step->discard(host.model, NULL, NULL), HSDP_OK);
+    if (status == HSDP_OK) { /* what is updated cannot be discarded */
+        ck_assert_int_eq(host.api->step->end(host.model, NULL, NULL, NULL), HSDP_OK);
+    } else {
+        ck_assert_int_eq(host.api->step->discard(host.model, NULL, NULL), HSDP_OK);
+    }
     return status;
 }
 
@@ -326,8 +330,8 @@ static const struct output {
      offsetof(struct hsdp_param_info, n_dims), 2},
     {"model.info: ret_info", call_model_info, sizeof(struct hsdp_model_info), 80,
      offsetof(struct hsdp_model_info, n_states), 0},
-    {"step.result: ret_result", call_step_result, sizeof(struct hsdp_step_result), 56,
-     offsetof(struct hsdp_step_result, step), 1},
+    {"step.result: ret_result", call_step_result, sizeof(struct hsdp_step_info), 56,
+     offsetof(struct hsdp_step_info, step), 1},
 };
 
 #define N_OUTPUTS ((int)(sizeof(outputs) / sizeof(outputs[0])))

@@ -277,7 +277,7 @@ END_TEST
 START_TEST(step_null_arguments_are_named)
 {
     struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
-    struct hsdp_step_result result = HSDP_STEP_RESULT_INIT;
+    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
     struct hsdp_adamw_spec adamw = HSDP_ADAMW_SPEC_INIT;
     struct hsdp_tensor view;
     const struct hsdp_step_ops *ops = api->step;

@@ -9,21 +9,7 @@
 #include "ranks.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
-static const char *const strategies[] = {"ddp",  "zero1",      "zero2", "fsdp",
-                                         "hsdp", "hsdp_zero2", "hfsdp"};
-#define N_STRATEGIES N_OF(strategies)
-
 static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
-
-static char test_settings[256];
-
-static void settings_set(int strategy, const char *more)
-{
-    snprintf(test_settings, sizeof(test_settings), "sharding_strategy=%s %s", strategies[strategy],
-             more);
-}
 
 /* Exact in every dtype. */
 static double small(struct host_at at)
@@ -58,16 +44,15 @@ static void param_expect(struct host *host, uint32_t param, host_value value)
 {
     const float *values = host_export(host, param, HSDP_FLAT_MASTER);
     struct hsdp_tensor view = host_view(host, param, HSDP_VIEW_PARAM);
-    const struct hsdp_unit_ops *ops = host->api->unit;
     const struct host_param *p = &host->params[param];
     struct host_at at = {host_holder(host, param, host->rank), 0, p->storage, 0};
 
-    host_must(host, ops->unshard(host->model, p->unit, HSDP_USE_FORWARD, NULL, NULL, &host->err));
+    host_must(host, host_unshard(host, p->unit, HSDP_USE_FORWARD));
     for (at.elem = 0; at.elem < p->n_elems; at.elem++) {
         host_expect_number(host, p->name, at.elem, (double)values[at.elem], value(at));
         host_expect_number(host, p->name, at.elem, host_read(&view, at.elem), value(at));
     }
-    host_must(host, ops->release(host->model, p->unit, NULL, &host->err));
+    host_must(host, host_release(host, p->unit));
 }
 
 /* --------------------------------------------------------------------------------- refusals */
@@ -81,17 +66,16 @@ static void order_rank(uint32_t rank, void *shared)
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=2", test_settings, "unit a: w[5]; unit b: x[5]");
+    host_open(&host, rank, "dp=2", host_settings, "unit a: w[5]; unit b: x[5]");
     ops = host.api->model;
     full = host_tensor(&host, 0, values, "fp32");
     host_must_refuse(&host, ops->edit_end(host.model, NULL, &host.err), HSDP_ERR_STATE, "no edit");
     host_must_refuse(&host, ops->sync(host.model, NULL, &host.err), HSDP_ERR_STATE, "no edit");
     host_must_refuse(&host, import(&host, 0, 0, &full, HSDP_ALL_RANKS), HSDP_ERR_STATE, "no edit");
-    host_must(&host,
-              host.api->unit->unshard(host.model, 1, HSDP_USE_FORWARD, NULL, NULL, &host.err));
+    host_must(&host, host_unshard(&host, 1, HSDP_USE_FORWARD));
     host_must_refuse(&host, ops->edit_begin(host.model, NULL, &host.err), HSDP_ERR_STATE,
                      "unit \"b\" is still unsharded");
-    host_must(&host, host.api->unit->release(host.model, 1, NULL, &host.err));
+    host_must(&host, host_release(&host, 1));
     host_pass_begin(&host, HSDP_SCOPE_FULL);
     host_must_refuse(&host, ops->edit_begin(host.model, NULL, &host.err), HSDP_ERR_STATE,
                      "in an open backward pass");
@@ -101,9 +85,8 @@ static void order_rank(uint32_t rank, void *shared)
     ck_assert_uint_eq(info.is_editing, 1);
     host_must_refuse(&host, ops->edit_begin(host.model, NULL, &host.err), HSDP_ERR_STATE,
                      "an edit is open");
-    host_must_refuse(
-        &host, host.api->unit->unshard(host.model, 0, HSDP_USE_FORWARD, NULL, NULL, &host.err),
-        HSDP_ERR_STATE, "an edit is open");
+    host_must_refuse(&host, host_unshard(&host, 0, HSDP_USE_FORWARD), HSDP_ERR_STATE,
+                     "an edit is open");
     edit_end(&host);
     host_load(&host, small);
     param_expect(&host, 0, small);
@@ -112,7 +95,7 @@ static void order_rank(uint32_t rank, void *shared)
 
 START_TEST(edit_calls_out_of_order_are_refused)
 {
-    settings_set(_i, "");
+    host_settings_set(_i, "");
     ranks_run(2, RANKS_LIMIT_MS, order_rank, NULL);
 }
 END_TEST
@@ -127,7 +110,7 @@ static void tensors_rank(uint32_t rank, void *shared)
     uint32_t stranger = rank ^ 1u;
 
     (void)shared;
-    host_open(&host, rank, "dp=2,ep=2", test_settings,
+    host_open(&host, rank, "dp=2,ep=2", host_settings,
               "unit a: w[5] k[3]!; class expert(dp); unit e: x[5]");
     full = host_tensor(&host, 0, values, "fp32");
     edit_begin(&host);
@@ -163,7 +146,7 @@ static void tensors_rank(uint32_t rank, void *shared)
 
 START_TEST(import_and_export_of_what_does_not_fit_are_refused)
 {
-    settings_set(_i, "");
+    host_settings_set(_i, "");
     ranks_run(4, RANKS_LIMIT_MS, tensors_rank, NULL);
 }
 END_TEST
@@ -176,7 +159,7 @@ static void round_trip_rank(uint32_t rank, void *dtype)
     const char *name = dtype;
     struct host host;
 
-    host_open(&host, rank, "dp=4", test_settings,
+    host_open(&host, rank, "dp=4", host_settings,
               "unit a: w[5,3] k[3]! s[] none[0]; unit b: x[97]");
     edit_begin(&host);
     for (uint32_t param = 0; param < host.n_params; param++) {
@@ -208,7 +191,7 @@ static void round_trip_rank(uint32_t rank, void *dtype)
 
 START_TEST(import_then_export_returns_the_values)
 {
-    settings_set(_i / 3, _i % 2 == 0 ? "" : "param_dtype=bf16");
+    host_settings_set(_i / 3, _i % 2 == 0 ? "" : "param_dtype=bf16");
     ranks_run(4, RANKS_LIMIT_MS, round_trip_rank, (void *)(uintptr_t)dtypes[_i % 3]);
 }
 END_TEST
@@ -222,7 +205,7 @@ static void one_rank_rank(uint32_t rank, void *peer)
     struct hsdp_tensor full;
     struct host host;
 
-    host_open(&host, rank, "dp=4", test_settings, "unit a: w[150001]");
+    host_open(&host, rank, "dp=4", host_settings, "unit a: w[150001]");
     full = host_tensor(&host, 0, values, "fp32");
     for (uint64_t elem = 0; rank == one && elem < n_elems; elem++) {
         values[elem] = (float)small((struct host_at){0, 0, 0, elem});
@@ -246,8 +229,35 @@ START_TEST(import_from_and_export_to_one_rank_move_large_parameters)
 {
     int peer = _i % 4;
 
-    settings_set(_i / 4, "shard_size=2");
+    host_settings_set(_i / 4, "shard_size=2");
     ranks_run(4, RANKS_LIMIT_MS, one_rank_rank, &peer);
+}
+END_TEST
+
+/* Many pieces in a row: none may be overwritten before all have read it. */
+static void pieces_rank(uint32_t rank, void *shared)
+{
+    struct host host;
+
+    (void)shared;
+    host_open(&host, rank, "dp=3", host_settings, "unit a: w[1000003]");
+    host_load(&host, small);
+    for (int i = 0; i < 3; i++) {
+        const float *values = host_export(&host, 0, HSDP_FLAT_MASTER);
+
+        for (uint64_t elem = 0; elem < host.params[0].n_elems; elem++) {
+            double expected = small((struct host_at){0, 0, 0, elem});
+
+            host_expect_number(&host, "w", elem, (double)values[elem], expected);
+        }
+    }
+    host_close(&host);
+}
+
+START_TEST(export_of_many_pieces_returns_each)
+{
+    host_settings_set(_i, "");
+    ranks_run(3, RANKS_LIMIT_MS, pieces_rank, NULL);
 }
 END_TEST
 
@@ -259,7 +269,7 @@ static void expert_rank(uint32_t rank, void *shared)
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=2,ep=2", test_settings,
+    host_open(&host, rank, "dp=2,ep=2", host_settings,
               "unit a: w[5]; class expert(dp); unit e: x[37]");
     full = host_tensor(&host, 1, values, "fp32");
     for (uint64_t elem = 0; elem < 37; elem++) {
@@ -274,7 +284,7 @@ static void expert_rank(uint32_t rank, void *shared)
 
 START_TEST(import_of_experts_comes_from_each_own_peer)
 {
-    settings_set(_i, "");
+    host_settings_set(_i, "");
     ranks_run(4, RANKS_LIMIT_MS, expert_rank, NULL);
 }
 END_TEST
@@ -285,7 +295,7 @@ static void slices_rank(uint32_t rank, void *shared)
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=4", test_settings, "unit a: w[1031] k[7]!; unit b: x[2,1500] s[]");
+    host_open(&host, rank, "dp=4", host_settings, "unit a: w[1031] k[7]!; unit b: x[2,1500] s[]");
     edit_begin(&host);
     for (uint32_t unit = 0; unit < host.n_units; unit++) {
         struct hsdp_segment segments[8];
@@ -315,10 +325,10 @@ static void slices_rank(uint32_t rank, void *shared)
 
 START_TEST(edit_of_own_slices_is_seen_by_all)
 {
-    settings_set(_i / 4, _i % 4 == 0   ? ""
-                         : _i % 4 == 1 ? "shard_size=2"
-                         : _i % 4 == 2 ? "param_dtype=bf16"
-                                       : "param_dtype=bf16 shard_size=2");
+    host_settings_set(_i / 4, _i % 4 == 0   ? ""
+                              : _i % 4 == 1 ? "shard_size=2"
+                              : _i % 4 == 2 ? "param_dtype=bf16"
+                                            : "param_dtype=bf16 shard_size=2");
     ranks_run(4, RANKS_LIMIT_MS, slices_rank, NULL);
 }
 END_TEST
@@ -337,7 +347,7 @@ static void many_rank(uint32_t rank, void *shared)
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=3", test_settings, "unit a: w[3000]; unit b: x[5]");
+    host_open(&host, rank, "dp=3", host_settings, "unit a: w[3000]; unit b: x[5]");
     for (edit_number = 1; edit_number < 30; edit_number++) {
         host_load(&host, numbered);
         host_expect_param(&host, "w", edit_number);
@@ -348,7 +358,7 @@ static void many_rank(uint32_t rank, void *shared)
 
 START_TEST(edits_in_a_row_are_seen_one_by_one)
 {
-    settings_set(_i, "param_dtype=bf16");
+    host_settings_set(_i, "param_dtype=bf16");
     ranks_run(3, RANKS_LIMIT_MS, many_rank, NULL);
 }
 END_TEST
@@ -364,7 +374,7 @@ static void between_rank(uint32_t rank, void *scope)
 {
     struct host host;
 
-    host_open(&host, rank, "dp=2", test_settings, "unit a: w[5]; unit b: x[1031]");
+    host_open(&host, rank, "dp=2", host_settings, "unit a: w[5]; unit b: x[1031]");
     host_backward(&host, *(int32_t *)scope, 0, mean_of_two);
     host_load(&host, small);
     host_backward(&host, HSDP_SCOPE_FULL, 1, mean_of_two);
@@ -384,7 +394,7 @@ START_TEST(edit_in_a_window_keeps_its_gradients)
                                          "accumulation_scope=full"};
     int32_t scope = _i % 3;
 
-    settings_set(_i / 3, scopes[scope]);
+    host_settings_set(_i / 3, scopes[scope]);
     ranks_run(2, RANKS_LIMIT_MS, between_rank, &scope);
 }
 END_TEST
@@ -399,7 +409,7 @@ static void sync_rank(uint32_t rank, void *shared)
     uint32_t state;
 
     (void)shared;
-    host_open(&host, rank, "dp=4", test_settings, "unit a: w[5] k[3]!; unit b: x[100000]");
+    host_open(&host, rank, "dp=4", host_settings, "unit a: w[5] k[3]!; unit b: x[100000]");
     host_must(&host, host.api->model->state_create(host.model, "m", "bf16", &state, &host.err));
     edit_begin(&host);
     for (uint32_t unit = 0; unit < 2; unit++) {
@@ -437,7 +447,7 @@ static void sync_rank(uint32_t rank, void *shared)
 
 START_TEST(sync_gives_all_replicas_the_values_of_the_first)
 {
-    settings_set(_i / 2, _i % 2 == 0 ? "shard_size=2" : "shard_size=2 param_dtype=fp16");
+    host_settings_set(_i / 2, _i % 2 == 0 ? "shard_size=2" : "shard_size=2 param_dtype=fp16");
     ranks_run(4, RANKS_LIMIT_MS, sync_rank, NULL);
 }
 END_TEST
@@ -515,11 +525,11 @@ static void resume_rank(uint32_t rank, void *index)
     static struct saved resumed;
     static struct saved straight;
     const char *plan = "unit a: w[1031] s[]; unit b: x[5,3]";
-    const char *other = strategies[(*(int *)index + 3) % N_STRATEGIES];
+    const char *other = host_strategies[(*(int *)index + 3) % HOST_N_STRATEGIES];
     char settings[64];
     struct host host;
 
-    host_open(&host, rank, "dp=4", test_settings, plan);
+    host_open(&host, rank, "dp=4", host_settings, plan);
     host_load(&host, small);
     steps_run(&host, 0, 2);
     checkpoint_save(&host, &half);
@@ -540,7 +550,7 @@ static void resume_rank(uint32_t rank, void *index)
 
 START_TEST(training_resumed_with_another_strategy_has_the_same_bits)
 {
-    settings_set(_i, "");
+    host_settings_set(_i, "");
     ranks_run(4, RANKS_LIMIT_MS, resume_rank, &_i);
 }
 END_TEST
@@ -551,19 +561,21 @@ Suite *module_suite(void)
     TCase *tcase = tcase_create("edit");
 
     tcase_set_timeout(tcase, 30);
-    tcase_add_loop_test(tcase, edit_calls_out_of_order_are_refused, 0, N_STRATEGIES);
-    tcase_add_loop_test(tcase, import_and_export_of_what_does_not_fit_are_refused, 0, N_STRATEGIES);
-    tcase_add_loop_test(tcase, import_then_export_returns_the_values, 0, 3 * N_STRATEGIES);
+    tcase_add_loop_test(tcase, edit_calls_out_of_order_are_refused, 0, HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, import_and_export_of_what_does_not_fit_are_refused, 0,
+                        HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, import_then_export_returns_the_values, 0, 3 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, import_from_and_export_to_one_rank_move_large_parameters, 0,
-                        4 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, import_of_experts_comes_from_each_own_peer, 0, N_STRATEGIES);
-    tcase_add_loop_test(tcase, edit_of_own_slices_is_seen_by_all, 0, 4 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, edits_in_a_row_are_seen_one_by_one, 0, N_STRATEGIES);
-    tcase_add_loop_test(tcase, edit_in_a_window_keeps_its_gradients, 0, 3 * N_STRATEGIES);
+                        4 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, export_of_many_pieces_returns_each, 0, HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, import_of_experts_comes_from_each_own_peer, 0, HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, edit_of_own_slices_is_seen_by_all, 0, 4 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, edits_in_a_row_are_seen_one_by_one, 0, HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, edit_in_a_window_keeps_its_gradients, 0, 3 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, sync_gives_all_replicas_the_values_of_the_first, 0,
-                        2 * N_STRATEGIES);
+                        2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, training_resumed_with_another_strategy_has_the_same_bits, 0,
-                        N_STRATEGIES);
+                        HOST_N_STRATEGIES);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -8,20 +8,6 @@
 #include "ranks.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
-static const char *const strategies[] = {"ddp",  "zero1",      "zero2", "fsdp",
-                                         "hsdp", "hsdp_zero2", "hfsdp"};
-#define N_STRATEGIES N_OF(strategies)
-
-static char test_settings[256];
-
-static void settings_set(int strategy, const char *more)
-{
-    snprintf(test_settings, sizeof(test_settings), "sharding_strategy=%s %s", strategies[strategy],
-             more);
-}
-
 static double one(struct host_at at)
 {
     (void)at;
@@ -40,7 +26,7 @@ static void scalar_rank(uint32_t rank, void *shared)
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=2", test_settings, "unit a: s[] w[4]");
+    host_open(&host, rank, "dp=2", host_settings, "unit a: s[] w[4]");
     host_load(&host, scalar_weight);
     ck_assert_int_eq(host_view(&host, 0, HSDP_VIEW_PARAM).n_dims, 0);
     host_expect_param(&host, "s", 7.5);
@@ -53,7 +39,7 @@ static void scalar_rank(uint32_t rank, void *shared)
 
 START_TEST(unshard_of_a_scalar_beside_a_vector_returns_both)
 {
-    settings_set(_i / 2, _i % 2 == 0 ? "" : "param_dtype=bf16");
+    host_settings_set(_i / 2, _i % 2 == 0 ? "" : "param_dtype=bf16");
     ranks_run(2, RANKS_LIMIT_MS, scalar_rank, NULL);
 }
 END_TEST
@@ -61,11 +47,11 @@ END_TEST
 /* Nothing but a scalar: all ranks but one hold only padding. */
 static void lone_scalar_rank(uint32_t rank, void *shared)
 {
-    struct hsdp_step_result result;
+    struct hsdp_step_info result;
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=2", test_settings, "unit a: s[]");
+    host_open(&host, rank, "dp=2", host_settings, "unit a: s[]");
     host_load(&host, scalar_weight);
     host_backward(&host, HSDP_SCOPE_FULL, 0, one);
     result = host_step(&host, 0.0);
@@ -78,7 +64,7 @@ static void lone_scalar_rank(uint32_t rank, void *shared)
 
 START_TEST(step_of_a_lone_scalar_moves_it)
 {
-    settings_set(_i / 2, _i % 2 == 0 ? "" : "param_dtype=bf16");
+    host_settings_set(_i / 2, _i % 2 == 0 ? "" : "param_dtype=bf16");
     ranks_run(2, RANKS_LIMIT_MS, lone_scalar_rank, NULL);
 }
 END_TEST
@@ -92,12 +78,12 @@ static double frozen_weight(struct host_at at)
 
 static void frozen_rank(uint32_t rank, void *units)
 {
-    struct hsdp_step_result result;
+    struct hsdp_step_info result;
     struct hsdp_tensor view;
     struct host host;
     uint32_t frozen;
 
-    host_open(&host, rank, "dp=2", test_settings, units);
+    host_open(&host, rank, "dp=2", host_settings, units);
     frozen = host_param(&host, "b");
     host_load(&host, frozen_weight);
     host_must_refuse(
@@ -117,7 +103,8 @@ START_TEST(step_of_a_frozen_parameter_leaves_it)
 {
     static const char *const units[] = {"unit a: w[4] b[4]!", "unit a: w[4]; unit f: b[7]!"};
 
-    settings_set(_i / 2 % N_STRATEGIES, _i / 2 < N_STRATEGIES ? "" : "param_dtype=bf16");
+    host_settings_set(_i / 2 % HOST_N_STRATEGIES,
+                      _i / 2 < HOST_N_STRATEGIES ? "" : "param_dtype=bf16");
     ranks_run(2, RANKS_LIMIT_MS, frozen_rank, (void *)units[_i % 2]);
 }
 END_TEST
@@ -136,7 +123,7 @@ static void tied_rank(uint32_t rank, void *shared)
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=2", test_settings, "unit a: emb[3,2] w[5] head[3,2]=emb");
+    host_open(&host, rank, "dp=2", host_settings, "unit a: emb[3,2] w[5] head[3,2]=emb");
     host_load(&host, emb_weight);
     emb = host_view(&host, 0, HSDP_VIEW_PARAM);
     head = host_view(&host, 2, HSDP_VIEW_PARAM);
@@ -158,7 +145,7 @@ static void tied_rank(uint32_t rank, void *shared)
 
 START_TEST(tied_names_share_values_and_add_gradients)
 {
-    settings_set(_i, "");
+    host_settings_set(_i, "");
     ranks_run(2, RANKS_LIMIT_MS, tied_rank, NULL);
 }
 END_TEST
@@ -169,7 +156,7 @@ static void tied_once_rank(uint32_t rank, void *shared)
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=2", test_settings, "unit a: emb[3,2] head[3,2]=emb");
+    host_open(&host, rank, "dp=2", host_settings, "unit a: emb[3,2] head[3,2]=emb");
     host_grad_add(&host, "head", 2.0, "fp32");
     host_backward(&host, HSDP_SCOPE_FULL, 0, one);
     ck_assert_double_eq(host_step(&host, 0.0).norm, sqrt(6.0 * 9.0));
@@ -180,7 +167,7 @@ static void tied_once_rank(uint32_t rank, void *shared)
 
 START_TEST(tied_names_count_once_in_the_norm)
 {
-    settings_set(_i / 2, _i % 2 == 0 ? "" : "accumulation_scope=inner");
+    host_settings_set(_i / 2, _i % 2 == 0 ? "" : "accumulation_scope=inner");
     ranks_run(2, RANKS_LIMIT_MS, tied_once_rank, NULL);
 }
 END_TEST
@@ -227,16 +214,14 @@ static void padding_check(struct host *host, int32_t flat, uint64_t n_elems)
 
 static void poisoned_rank(uint32_t rank, void *use)
 {
-    const struct hsdp_unit_ops *ops;
     struct host host;
 
-    host_open(&host, rank, "dp=4", test_settings, "unit a: w[5]; unit b: x[5]");
-    ops = host.api->unit;
+    host_open(&host, rank, "dp=4", host_settings, "unit a: w[5]; unit b: x[5]");
     host_load(&host, one);
     buffers_poison(&host);
     host_pass_begin(&host, HSDP_SCOPE_FULL);
     for (uint32_t unit = 2; unit-- > 0;) {
-        host_must(&host, ops->unshard(host.model, unit, *(int32_t *)use, NULL, NULL, &host.err));
+        host_must(&host, host_unshard(&host, unit, *(int32_t *)use));
         host_fill(&host, unit, 0, one);
         host_hand_over(&host, unit);
     }
@@ -258,7 +243,7 @@ START_TEST(reduce_of_dirty_buffers_keeps_padding_zero)
     const char *more = _i / 2 % 2 == 0 ? "param_dtype=bf16 gradient_dtype=bf16 reduce_dtype=bf16"
                                        : "gradient_dtype=bf16 accumulation_scope=inner";
 
-    settings_set(_i / 4, more);
+    host_settings_set(_i / 4, more);
     ranks_run(4, RANKS_LIMIT_MS, poisoned_rank, &use);
 }
 END_TEST
@@ -269,7 +254,7 @@ static void ones_rank(uint32_t rank, void *shared)
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=4", test_settings, "unit a: w[5]");
+    host_open(&host, rank, "dp=4", host_settings, "unit a: w[5]");
     host_load(&host, one);
     host_backward(&host, HSDP_SCOPE_FULL, 0, one);
     ck_assert_double_eq(host_step(&host, 0.0).norm, sqrt(5.0));
@@ -280,7 +265,7 @@ static void ones_rank(uint32_t rank, void *shared)
 
 START_TEST(norm_of_five_ones_is_the_root_of_five)
 {
-    settings_set(_i, "param_dtype=bf16 reduce_dtype=bf16");
+    host_settings_set(_i, "param_dtype=bf16 reduce_dtype=bf16");
     ranks_run(4, RANKS_LIMIT_MS, ones_rank, NULL);
 }
 END_TEST
@@ -320,7 +305,7 @@ static void replicas_rank(uint32_t rank, void *source)
     struct host host;
     int number = *(int *)source;
 
-    host_open(&host, rank, "dp=4", test_settings, "unit a: w[5]");
+    host_open(&host, rank, "dp=4", host_settings, "unit a: w[5]");
     host_must(&host, host.api->model->edit_begin(host.model, NULL, &host.err));
     source_import(&host, (uint32_t)number);
     host_must(&host, host.api->model->edit_end(host.model, NULL, &host.err));
@@ -337,7 +322,8 @@ START_TEST(sync_after_unequal_edits_takes_the_first_replica)
 {
     int source = _i % 4;
 
-    settings_set(4 + _i / 4 % 2, _i / 8 == 0 ? "shard_size=2" : "shard_size=2 param_dtype=bf16");
+    host_settings_set(4 + _i / 4 % 2,
+                      _i / 8 == 0 ? "shard_size=2" : "shard_size=2 param_dtype=bf16");
     ranks_run(4, RANKS_LIMIT_MS, replicas_rank, &source);
 }
 END_TEST
@@ -350,7 +336,7 @@ static void halves_rank(uint32_t rank, void *shared)
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=4", test_settings, "unit a: w[4096]");
+    host_open(&host, rank, "dp=4", host_settings, "unit a: w[4096]");
     host_must(&host, host.api->model->edit_begin(host.model, NULL, &host.err));
     shard_fill(&host, HSDP_FLAT_MASTER);
     host_must(&host, host.api->model->sync(host.model, NULL, &host.err));
@@ -360,18 +346,17 @@ static void halves_rank(uint32_t rank, void *shared)
         host_expect_number(&host, "w", (uint64_t)elem, (double)values[elem],
                            elem < 2048 ? 0.0 : 1.0);
     }
-    host_must(&host,
-              host.api->unit->unshard(host.model, 0, HSDP_USE_FORWARD, NULL, NULL, &host.err));
+    host_must(&host, host_unshard(&host, 0, HSDP_USE_FORWARD));
     view = host_view(&host, 0, HSDP_VIEW_PARAM);
     ck_assert_double_eq(host_read(&view, 2047), 0.0);
     ck_assert_double_eq(host_read(&view, 2048), 1.0);
-    host_must(&host, host.api->unit->release(host.model, 0, NULL, &host.err));
+    host_must(&host, host_release(&host, 0));
     host_close(&host);
 }
 
 START_TEST(sync_of_two_shards_gives_both_replicas_the_first)
 {
-    settings_set(4 + _i, "shard_size=2");
+    host_settings_set(4 + _i, "shard_size=2");
     ranks_run(4, RANKS_LIMIT_MS, halves_rank, NULL);
 }
 END_TEST
@@ -383,13 +368,14 @@ Suite *module_suite(void)
 
     tcase_set_timeout(tcase, 30);
     tcase_add_loop_test(tcase, unshard_of_a_scalar_beside_a_vector_returns_both, 0,
-                        2 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, step_of_a_lone_scalar_moves_it, 0, 2 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, step_of_a_frozen_parameter_leaves_it, 0, 4 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, tied_names_share_values_and_add_gradients, 0, N_STRATEGIES);
-    tcase_add_loop_test(tcase, tied_names_count_once_in_the_norm, 0, 2 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, reduce_of_dirty_buffers_keeps_padding_zero, 0, 4 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, norm_of_five_ones_is_the_root_of_five, 0, N_STRATEGIES);
+                        2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, step_of_a_lone_scalar_moves_it, 0, 2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, step_of_a_frozen_parameter_leaves_it, 0, 4 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, tied_names_share_values_and_add_gradients, 0, HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, tied_names_count_once_in_the_norm, 0, 2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, reduce_of_dirty_buffers_keeps_padding_zero, 0,
+                        4 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, norm_of_five_ones_is_the_root_of_five, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, sync_after_unequal_edits_takes_the_first_replica, 0, 16);
     tcase_add_loop_test(tcase, sync_of_two_shards_gives_both_replicas_the_first, 0, 2);
     suite_add_tcase(suite, tcase);

@@ -160,7 +160,7 @@ START_TEST(mesh_create_takes_dp_as_data_unless_told)
         uint32_t n_data_ranks;
     } cases[] = {
         {{"dp", "cp"}, NULL, 3},
-        {{"pp", "cp"}, NULL, 1},
+        {{"pp", "cp"}, "pp", 3},
         {{"dp", "cp"}, "", 1},
         {{"dp", "cp"}, "cp,dp", 15},
         {{"dp_replicate", "dp_shard"}, NULL, 15}, /* what dp was split into is dp */
@@ -178,6 +178,20 @@ START_TEST(mesh_create_takes_dp_as_data_unless_told)
         ck_assert_uint_eq(info.n_data_ranks, cases[i].n_data_ranks);
         mesh_destroy(mesh);
     }
+}
+END_TEST
+
+START_TEST(mesh_create_without_dp_wants_to_be_told)
+{
+    static const int64_t sizes[] = {3, 5};
+    const char *names[] = {"pp", "cp"};
+    struct hsdp_mesh_spec spec = spec_of(sizes, names, 2, 15);
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    struct hsdp_mesh *mesh = NULL;
+
+    ck_assert_int_eq(mesh_create(&spec, &mesh, &err), HSDP_ERR_INVALID);
+    ck_assert_ptr_null(mesh);
+    ck_assert_ptr_nonnull(strstr(err.message, "no dimension is named dp"));
 }
 END_TEST
 
@@ -458,6 +472,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, mesh_create_of_unknown_data_dims_is_refused);
     tcase_add_test(tcase, mesh_create_infers_one_size);
     tcase_add_test(tcase, mesh_create_takes_dp_as_data_unless_told);
+    tcase_add_test(tcase, mesh_create_without_dp_wants_to_be_told);
     tcase_add_test(tcase, mesh_info_tells_what_was_given);
     tcase_add_test(tcase, mesh_coords_are_row_major);
     tcase_add_test(tcase, mesh_queries_out_of_range_are_refused);

@@ -375,7 +375,7 @@ static const struct {
     {"c", NULL, NULL, "master_dtype", "bf16", HSDP_ERR_INVALID,
      "master_dtype: \"bf16\" is none of: fp32"},
     {"c", NULL, NULL, "gradient_divisor", "0", HSDP_ERR_INVALID,
-     "gradient_divisor: \"0\" is not a whole number from 1 to 2147483647"},
+     "gradient_divisor: \"0\" is not a whole number from 1 to 16777216"},
     {"c", NULL, NULL, "slots", "2", HSDP_ERR_INVALID,
      "settings: unknown key \"slots\" for a class; known: sharding_strategy, replicate_dims, "
      "param_dtype, master_dtype, reduce_dtype, gradient_dtype, gradient_op, gradient_divisor"},

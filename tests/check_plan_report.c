@@ -63,9 +63,9 @@ START_TEST(plan_info_adds_up)
     ck_assert_uint_eq(info.grad_bytes, n_sums * 4);
     ck_assert_uint_eq(info.unsharded_bytes, 0);
     ck_assert_uint_eq(info.grad_slot_bytes, 12288 * 4);
-    ck_assert_uint_eq(info.state_elem_count, sums.step_elems);
+    ck_assert_uint_eq(info.n_state_elems, sums.step_elems);
     ck_assert_uint_eq(info.peak_bytes, info.param_bytes + info.master_bytes + info.grad_bytes +
-                                           info.grad_slot_bytes + 8 * info.state_elem_count);
+                                           info.grad_slot_bytes + 8 * info.n_state_elems);
     plan_destroy(plan);
 }
 END_TEST
@@ -108,7 +108,7 @@ START_TEST(plan_info_of_frozen_parameters_has_no_gradients)
     ck_assert_uint_eq(plan->totals.param_bytes, 4096);
     ck_assert_uint_eq(plan->totals.master_bytes, 8192);
     ck_assert_uint_eq(plan->totals.grad_bytes + plan->totals.grad_slot_bytes, 0);
-    ck_assert_uint_eq(plan->totals.state_elem_count, 0);
+    ck_assert_uint_eq(plan->totals.n_state_elems, 0);
     plan_destroy(plan);
 }
 END_TEST

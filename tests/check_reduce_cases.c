@@ -10,19 +10,7 @@
 
 #define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
 
-static const char *const strategies[] = {"ddp",  "zero1",      "zero2", "fsdp",
-                                         "hsdp", "hsdp_zero2", "hfsdp"};
-#define N_STRATEGIES N_OF(strategies)
-
-/* What the ranks of a test run with; they inherit it. */
-static const char *test_dims;
-static char test_settings[256];
-
-static void settings_set(int strategy, const char *more)
-{
-    snprintf(test_settings, sizeof(test_settings), "sharding_strategy=%s %s", strategies[strategy],
-             more);
-}
+static const char *test_dims; /* of the running case; ranks inherit it */
 
 /* --------------------------------------------------------------------------- microbatches */
 
@@ -38,7 +26,7 @@ static void batches_run(uint32_t rank, uint32_t n_batches, int32_t scope, double
 {
     struct host host;
 
-    host_open(&host, rank, "dp=2", test_settings, "unit a: w[5]; unit b: x[4]");
+    host_open(&host, rank, "dp=2", host_settings, "unit a: w[5]; unit b: x[4]");
     for (uint32_t batch = 0; batch < n_batches; batch++) {
         host_forward(&host);
         host_backward(&host, batch + 1 == n_batches ? HSDP_SCOPE_FULL : scope, batch, two_batches);
@@ -61,7 +49,7 @@ START_TEST(reduce_over_two_microbatches_adds_their_means)
     char more[64];
 
     snprintf(more, sizeof(more), "accumulation_scope=%s", scopes[scope]);
-    settings_set(_i / 3, more);
+    host_settings_set(_i / 3, more);
     ranks_run(2, RANKS_LIMIT_MS, batches_rank, &scope);
 }
 END_TEST
@@ -74,7 +62,7 @@ static void one_batch_rank(uint32_t rank, void *shared)
 
 START_TEST(reduce_of_one_microbatch_is_its_mean)
 {
-    settings_set(_i, "");
+    host_settings_set(_i, "");
     ranks_run(2, RANKS_LIMIT_MS, one_batch_rank, NULL);
 }
 END_TEST
@@ -90,7 +78,7 @@ START_TEST(reduce_over_three_microbatches_adds_their_means)
     char more[64];
 
     snprintf(more, sizeof(more), "accumulation_scope=%s", scopes[scope]);
-    settings_set(_i / 3, more);
+    host_settings_set(_i / 3, more);
     ranks_run(2, RANKS_LIMIT_MS, three_batches_rank, &scope);
 }
 END_TEST
@@ -115,7 +103,7 @@ static void constant_rank(uint32_t rank, void *shared)
     struct host host;
 
     constant = shared;
-    host_open(&host, rank, test_dims, test_settings, "unit a: w[3]");
+    host_open(&host, rank, test_dims, host_settings, "unit a: w[3]");
     host_backward(&host, HSDP_SCOPE_FULL, 0, constant_gradient);
     host_step(&host, 0.0);
     host_expect_grad(&host, "w", constant->expected);
@@ -127,7 +115,7 @@ START_TEST(reduce_by_a_large_divisor_keeps_the_sum)
 {
     static struct constant numbers = {.gradient = 300.0, .expected = 8.0};
 
-    settings_set(_i / 2, "gradient_divisor=300");
+    host_settings_set(_i / 2, "gradient_divisor=300");
     test_dims = _i % 2 == 0 ? "dp=8" : "dp=2,cp=4";
     ranks_run(8, RANKS_LIMIT_MS, constant_rank, &numbers);
 }
@@ -137,7 +125,7 @@ START_TEST(reduce_by_the_default_divisor_is_the_mean)
 {
     static struct constant numbers = {.gradient = 300.0, .expected = 300.0};
 
-    settings_set(_i / 2, "");
+    host_settings_set(_i / 2, "");
     test_dims = _i % 2 == 0 ? "dp=8" : "dp=2,cp=4";
     ranks_run(8, RANKS_LIMIT_MS, constant_rank, &numbers);
 }
@@ -148,7 +136,7 @@ START_TEST(reduce_over_a_narrow_wire_does_not_overflow)
 {
     static struct constant numbers = {.gradient = 60000.0, .expected = 60000.0};
 
-    settings_set(_i / 2, "reduce_dtype=fp16");
+    host_settings_set(_i / 2, "reduce_dtype=fp16");
     test_dims = _i % 2 == 0 ? "dp=8" : "dp=2,cp=4";
     ranks_run(8, RANKS_LIMIT_MS, constant_rank, &numbers);
 }
@@ -158,7 +146,7 @@ START_TEST(reduce_with_op_sum_divides_by_nothing)
 {
     static struct constant numbers = {.gradient = 300.0, .expected = 2400.0};
 
-    settings_set(_i, "gradient_op=sum gradient_divisor=7");
+    host_settings_set(_i, "gradient_op=sum gradient_divisor=7");
     test_dims = "dp=2,cp=4";
     ranks_run(8, RANKS_LIMIT_MS, constant_rank, &numbers);
 }
@@ -180,7 +168,7 @@ static void sizes_rank(uint32_t rank, void *shared)
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=2", test_settings,
+    host_open(&host, rank, "dp=2", host_settings,
               "unit a: w1[1] w2[2]; unit b: w3[3] w6[6] w0[]; unit c: odd[1031]");
     host_backward(&host, HSDP_SCOPE_FULL, 0, by_rank);
     host_step(&host, 0.0);
@@ -197,7 +185,7 @@ START_TEST(reduce_of_any_size_is_the_mean)
     static const double pairs[][2] = {{1.0, 3.0}, {3.0, 5.0}, {-7.0, 7.0}, {0.0, -1.0}};
 
     memcpy(low_and_high, pairs[_i % 4], sizeof(low_and_high));
-    settings_set(_i / 4, "");
+    host_settings_set(_i / 4, "");
     ranks_run(2, RANKS_LIMIT_MS, sizes_rank, NULL);
 }
 END_TEST
@@ -207,7 +195,7 @@ START_TEST(reduce_over_a_dimension_of_one_still_reduces)
 {
     low_and_high[0] = 1.0;
     low_and_high[1] = 3.0;
-    settings_set(_i / 2, _i % 2 == 0 ? "shard_size=1" : "shard_size=2");
+    host_settings_set(_i / 2, _i % 2 == 0 ? "shard_size=1" : "shard_size=2");
     ranks_run(2, RANKS_LIMIT_MS, sizes_rank, NULL);
 }
 END_TEST
@@ -228,7 +216,7 @@ static void alone_rank(uint32_t rank, void *shared)
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=1", test_settings,
+    host_open(&host, rank, "dp=1", host_settings,
               "unit a: w1[1] w2[2] w7[7] w8[8]; unit b: w9[9] w1023[1023] w1025[1025]");
     host_load(&host, odd_values);
     host_backward(&host, HSDP_SCOPE_FULL, 0, odd_values);
@@ -250,7 +238,8 @@ static void alone_rank(uint32_t rank, void *shared)
 
 START_TEST(reduce_of_one_rank_returns_every_element_as_it_was)
 {
-    settings_set(_i / 2, _i % 2 == 0 ? "param_dtype=bf16 reduce_dtype=bf16" : "reduce_dtype=bf16");
+    host_settings_set(_i / 2,
+                      _i % 2 == 0 ? "param_dtype=bf16 reduce_dtype=bf16" : "reduce_dtype=bf16");
     ranks_run(1, RANKS_LIMIT_MS, alone_rank, NULL);
 }
 END_TEST
@@ -262,7 +251,7 @@ static void empty_rank(uint32_t rank, void *shared)
     const char *units = shared;
     struct host host;
 
-    host_open(&host, rank, "dp=4", test_settings, units);
+    host_open(&host, rank, "dp=4", host_settings, units);
     host_load(&host, by_rank);
     host_forward(&host);
     host_backward(&host, HSDP_SCOPE_FULL, 0, by_rank);
@@ -278,7 +267,7 @@ START_TEST(reduce_of_nothing_but_an_empty_parameter_succeeds)
     static const char *const units[] = {"unit a: none[1,0,2]",
                                         "unit a: none[0]; unit b: no[0,7] ne[3,0]"};
 
-    settings_set(_i / 2, "");
+    host_settings_set(_i / 2, "");
     ranks_run(4, RANKS_LIMIT_MS, empty_rank, (void *)units[_i % 2]);
 }
 END_TEST
@@ -294,7 +283,7 @@ static void late_rank(uint32_t rank, void *scope)
 {
     struct host host;
 
-    host_open(&host, rank, "dp=2", test_settings, "unit a: p[6]; unit b: q[6]; unit c: r[6]");
+    host_open(&host, rank, "dp=2", host_settings, "unit a: p[6]; unit b: q[6]; unit c: r[6]");
     host_pass_begin(&host, *(int *)scope);
     host_acquire(&host, host_unit(&host, "c")); /* nothing is written: zeros */
     host_hand_over(&host, host_unit(&host, "c"));
@@ -322,7 +311,7 @@ START_TEST(reduce_takes_up_late_and_first_seen_gradients)
     char more[64];
 
     snprintf(more, sizeof(more), "accumulation_scope=%s", scopes[scope]);
-    settings_set(_i / 3, more);
+    host_settings_set(_i / 3, more);
     ranks_run(2, RANKS_LIMIT_MS, late_rank, &scope);
 }
 END_TEST
@@ -338,7 +327,7 @@ static void absent_rank(uint32_t rank, void *shared)
     bool is_on_nobody = *(bool *)shared;
     struct host host;
 
-    host_open(&host, rank, "dp=2", test_settings, "unit a: p[5]; unit b: q[5]");
+    host_open(&host, rank, "dp=2", host_settings, "unit a: p[5]; unit b: q[5]");
     host_pass_begin(&host, HSDP_SCOPE_FULL);
     for (uint32_t unit = 2; unit-- > 0;) {
         if (unit == 0 || (rank == 0 && !is_on_nobody)) {
@@ -359,8 +348,9 @@ START_TEST(reduce_of_a_unit_that_a_rank_lacks_counts_zeros)
 {
     bool is_on_nobody = _i % 2 != 0;
 
-    settings_set(_i / 2 % N_STRATEGIES,
-                 _i / 2 < N_STRATEGIES ? "" : "accumulation_scope=full reduce_dtype=bf16");
+    host_settings_set(_i / 2 % HOST_N_STRATEGIES,
+                      _i / 2 < HOST_N_STRATEGIES ? ""
+                                                 : "accumulation_scope=full reduce_dtype=bf16");
     ranks_run(2, RANKS_LIMIT_MS, absent_rank, &is_on_nobody);
 }
 END_TEST
@@ -377,11 +367,11 @@ static double of_experts(struct host_at at)
 
 static void experts_rank(uint32_t rank, void *shared)
 {
-    struct hsdp_step_result result;
+    struct hsdp_step_info result;
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=2,ep=2", test_settings,
+    host_open(&host, rank, "dp=2,ep=2", host_settings,
               "unit a: w[1]; class expert(dp); unit e: x[1]");
     host_backward(&host, HSDP_SCOPE_FULL, 0, of_experts);
     result = host_step(&host, 0.0);
@@ -394,7 +384,7 @@ static void experts_rank(uint32_t rank, void *shared)
 
 START_TEST(reduce_of_experts_divides_by_all_data_ranks)
 {
-    settings_set(_i, "");
+    host_settings_set(_i, "");
     ranks_run(4, RANKS_LIMIT_MS, experts_rank, NULL);
 }
 END_TEST
@@ -411,12 +401,12 @@ static double one_bad(struct host_at at)
 
 static void nonfinite_rank(uint32_t rank, void *shared)
 {
-    struct hsdp_step_result result;
+    struct hsdp_step_info result;
     const float *grad;
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=2", test_settings, "unit a: w[2]");
+    host_open(&host, rank, "dp=2", host_settings, "unit a: w[2]");
     host_backward(&host, HSDP_SCOPE_FULL, 0, one_bad);
     result = host_step(&host, 1.0);
     ck_assert(isnan(bad_value) ? isnan(result.norm) : isinf(result.norm) && result.norm > 0);
@@ -435,7 +425,7 @@ START_TEST(clip_of_a_norm_that_is_not_finite_changes_nothing)
     const double values[] = {INFINITY, -INFINITY, NAN};
 
     bad_value = values[_i % 3];
-    settings_set(_i / 3, "");
+    host_settings_set(_i / 3, "");
     ranks_run(2, RANKS_LIMIT_MS, nonfinite_rank, NULL);
 }
 END_TEST
@@ -453,12 +443,12 @@ static double weights(struct host_at at)
 static void refused_rank(uint32_t rank, void *shared)
 {
     struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
-    struct hsdp_step_result result = HSDP_STEP_RESULT_INIT;
+    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
     const float *values;
     struct host host;
 
     (void)shared;
-    host_open(&host, rank, "dp=4", test_settings, "unit a: w[4000]");
+    host_open(&host, rank, "dp=4", host_settings, "unit a: w[4000]");
     host_load(&host, weights);
     host_backward(&host, HSDP_SCOPE_FULL, 0, bad_on_rank_two);
     spec.error_if_nonfinite = 1;
@@ -480,7 +470,7 @@ static void refused_rank(uint32_t rank, void *shared)
 START_TEST(result_with_an_error_if_nonfinite_says_so_on_every_rank)
 {
     bad_value = _i % 2 == 0 ? NAN : INFINITY;
-    settings_set(_i / 2, "shard_size=2");
+    host_settings_set(_i / 2, "shard_size=2");
     ranks_run(4, RANKS_LIMIT_MS, refused_rank, NULL);
 }
 END_TEST
@@ -491,28 +481,32 @@ Suite *module_suite(void)
     TCase *tcase = tcase_create("reduce_cases");
 
     tcase_set_timeout(tcase, 30);
-    tcase_add_loop_test(tcase, reduce_over_two_microbatches_adds_their_means, 0, 3 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, reduce_of_one_microbatch_is_its_mean, 0, N_STRATEGIES);
+    tcase_add_loop_test(tcase, reduce_over_two_microbatches_adds_their_means, 0,
+                        3 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, reduce_of_one_microbatch_is_its_mean, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, reduce_over_three_microbatches_adds_their_means, 0,
-                        3 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, reduce_by_a_large_divisor_keeps_the_sum, 0, 2 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, reduce_by_the_default_divisor_is_the_mean, 0, 2 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, reduce_over_a_narrow_wire_does_not_overflow, 0, 2 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, reduce_with_op_sum_divides_by_nothing, 0, N_STRATEGIES);
-    tcase_add_loop_test(tcase, reduce_of_any_size_is_the_mean, 0, 4 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, reduce_over_a_dimension_of_one_still_reduces, 0, 2 * N_STRATEGIES);
+                        3 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, reduce_by_a_large_divisor_keeps_the_sum, 0, 2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, reduce_by_the_default_divisor_is_the_mean, 0, 2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, reduce_over_a_narrow_wire_does_not_overflow, 0,
+                        2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, reduce_with_op_sum_divides_by_nothing, 0, HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, reduce_of_any_size_is_the_mean, 0, 4 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, reduce_over_a_dimension_of_one_still_reduces, 0,
+                        2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, reduce_of_one_rank_returns_every_element_as_it_was, 0,
-                        2 * N_STRATEGIES);
+                        2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, reduce_of_nothing_but_an_empty_parameter_succeeds, 0,
-                        2 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, reduce_takes_up_late_and_first_seen_gradients, 0, 3 * N_STRATEGIES);
+                        2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, reduce_takes_up_late_and_first_seen_gradients, 0,
+                        3 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, reduce_of_a_unit_that_a_rank_lacks_counts_zeros, 0,
-                        4 * N_STRATEGIES);
-    tcase_add_loop_test(tcase, reduce_of_experts_divides_by_all_data_ranks, 0, N_STRATEGIES);
+                        4 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, reduce_of_experts_divides_by_all_data_ranks, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, clip_of_a_norm_that_is_not_finite_changes_nothing, 0,
-                        3 * N_STRATEGIES);
+                        3 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, result_with_an_error_if_nonfinite_says_so_on_every_rank, 0,
-                        2 * N_STRATEGIES);
+                        2 * HOST_N_STRATEGIES);
     suite_add_tcase(suite, tcase);
     return suite;
 }

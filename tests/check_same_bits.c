@@ -12,10 +12,6 @@
 #define N_STEPS    4
 #define MAX_ELEMS  8192
 
-static const char *const strategies[] = {"ddp",  "zero1",      "zero2", "fsdp",
-                                         "hsdp", "hsdp_zero2", "hfsdp"};
-#define N_STRATEGIES N_OF(strategies)
-
 /* One way of training; all ways of a test end with the same parameters. */
 struct training {
     const char *dims;
@@ -89,7 +85,7 @@ static void training_rank(uint32_t rank, void *shared)
     host_open(&host, rank, training->dims, settings, training->units);
     host_load(&host, weight);
     for (uint32_t step = 0; step < N_STEPS; step++) {
-        struct hsdp_step_result result;
+        struct hsdp_step_info result;
 
         host_forward(&host);
         host_backward(&host, training->scope, 2 * step, gradient);
@@ -142,9 +138,9 @@ static void splits_run(const struct training *spec, const uint32_t *shard_sizes,
 {
     struct training *first = training_run(spec, "ddp", shard_sizes[0], n_ranks);
 
-    for (int i = 0; i < n_shard_sizes * N_STRATEGIES; i++) {
-        same_expect(first, training_run(spec, strategies[i % N_STRATEGIES],
-                                        shard_sizes[i / N_STRATEGIES], n_ranks));
+    for (int i = 0; i < n_shard_sizes * HOST_N_STRATEGIES; i++) {
+        same_expect(first, training_run(spec, host_strategies[i % HOST_N_STRATEGIES],
+                                        shard_sizes[i / HOST_N_STRATEGIES], n_ranks));
     }
 }
 
@@ -199,7 +195,7 @@ END_TEST
 START_TEST(training_gives_the_same_bits_on_every_rank)
 {
     struct training spec = training_spec(0, "dp=4", dense);
-    struct training *training = training_run(&spec, strategies[_i], 2, 4);
+    struct training *training = training_run(&spec, host_strategies[_i], 2, 4);
 
     ck_assert_mem_eq(training->elems[0], training->elems[1], training->n_elems * sizeof(float));
     ck_assert_mem_eq(training->norms[0], training->norms[1], sizeof(training->norms[0]));
@@ -210,16 +206,16 @@ END_TEST
  * So the comparison above can fail. */
 START_TEST(training_with_inner_scope_has_three_classes_of_bits)
 {
-    static const int classes[N_STRATEGIES] = {0, 0, 1, 1, 2, 2, 2};
+    static const int classes[HOST_N_STRATEGIES] = {0, 0, 1, 1, 2, 2, 2};
     struct training spec = training_spec(0, "dp=4", dense);
-    struct training *trainings[N_STRATEGIES];
+    struct training *trainings[HOST_N_STRATEGIES];
 
     spec.scope = HSDP_SCOPE_INNER;
-    for (int i = 0; i < N_STRATEGIES; i++) {
-        trainings[i] = training_run(&spec, strategies[i], 2, 4);
+    for (int i = 0; i < HOST_N_STRATEGIES; i++) {
+        trainings[i] = training_run(&spec, host_strategies[i], 2, 4);
         for (int j = 0; j < i; j++) {
             ck_assert_msg(is_same(trainings[i], trainings[j]) == (classes[i] == classes[j]),
-                          "%s and %s", strategies[i], strategies[j]);
+                          "%s and %s", host_strategies[i], host_strategies[j]);
         }
     }
 }
@@ -235,7 +231,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, training_on_every_split_of_eight_ranks_gives_the_same_bits, 0, 4);
     tcase_add_loop_test(tcase, training_on_every_split_of_six_ranks_gives_the_same_bits, 0, 4);
     tcase_add_loop_test(tcase, training_of_experts_with_every_strategy_gives_the_same_bits, 0, 4);
-    tcase_add_loop_test(tcase, training_gives_the_same_bits_on_every_rank, 0, N_STRATEGIES);
+    tcase_add_loop_test(tcase, training_gives_the_same_bits_on_every_rank, 0, HOST_N_STRATEGIES);
     tcase_add_test(tcase, training_with_inner_scope_has_three_classes_of_bits);
     suite_add_tcase(suite, tcase);
     return suite;

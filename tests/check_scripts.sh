@@ -385,6 +385,8 @@ int main(void) { char *volatile p = malloc(8); p = 0; return p != 0; }'
 program reads '#include <stdlib.h>
 int main(void) { int *p = malloc(4); int n = 0; if (*p > 0) { n++; } free(p); return n > 1; }'
 program fails 'int main(void) { return 3; }'
+program hangs '#include <unistd.h>
+int main(void) { return pause() + 1; }'
 program child_leaks '#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -400,6 +402,8 @@ if command -v valgrind >/dev/null; then
     refuses "valgrind: a branch on what was never set is refused" 'reads; see' "$check" "$scratch/reads"
     refuses "valgrind: a leak in a forked case is refused" 'child_leaks; see' "$check" "$scratch/child_leaks"
     refuses "valgrind: a program that fails is refused" 'fails; see' "$check" "$scratch/fails"
+    refuses "valgrind: a program that hangs is refused" 'hangs; see' \
+        env HSDP_VALGRIND_SECONDS=2 "$check" "$scratch/hangs"
     cannot_look "valgrind: a program that is missing is an error" "$check" "$scratch/missing"
 else
     tap_skip "valgrind: what it refuses" "valgrind is not installed"

@@ -116,7 +116,7 @@ static const struct {
     {SETTING_PLAN, "replicate_dims", ""},
     {SETTING_PLAN, "verify", "access,wrap,step:100"},
     {SETTING_PLAN, "slots", "64"},
-    {SETTING_CLASS, "gradient_divisor", "2147483647"},
+    {SETTING_CLASS, "gradient_divisor", "16777216"},
     {SETTING_JOB, "nccl_timeout_seconds", "1"},
     {SETTING_JOB, "nccl_timeout_seconds", "2147484"},
     {SETTING_JOB, "token_file", "/a b"},

@@ -13,10 +13,6 @@
 
 #define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
 
-static const char *const strategies[] = {"ddp",  "zero1",      "zero2", "fsdp",
-                                         "hsdp", "hsdp_zero2", "hfsdp"};
-#define N_STRATEGIES N_OF(strategies)
-
 static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
 static const char *const scopes[] = {"none", "inner", "full"};
 
@@ -68,7 +64,7 @@ struct run {
 static void window_run(struct host *host, struct serial *serial, const struct run *run,
                        uint32_t window)
 {
-    struct hsdp_step_result result;
+    struct hsdp_step_info result;
 
     serial->scopes = run->scopes;
     serial->n_batches = run->n_batches;
@@ -153,13 +149,13 @@ static void run_start(struct run *run)
 /* The loop index counts strategies and meshes; shapes and dtypes take turns. */
 START_TEST(training_with_any_strategy_equals_serial_training)
 {
-    int mesh = _i / N_STRATEGIES;
+    int mesh = _i / HOST_N_STRATEGIES;
     struct run run = {.n_batches = 2, .is_local = true, .scopes = {0, HSDP_SCOPE_FULL}};
 
     seed = (uint64_t)_i + 1;
     snprintf(run.dims, sizeof(run.dims), "%s", meshes[mesh].dims);
     snprintf(run.settings, sizeof(run.settings), "sharding_strategy=%s param_dtype=%s",
-             strategies[_i % N_STRATEGIES], dtypes[_i % 3]);
+             host_strategies[_i % HOST_N_STRATEGIES], dtypes[_i % 3]);
     snprintf(run.units, sizeof(run.units), "%s", every_shape);
     run_start(&run);
 }
@@ -167,16 +163,47 @@ END_TEST
 
 START_TEST(training_of_experts_equals_serial_training)
 {
-    int mesh = _i / N_STRATEGIES;
+    int mesh = _i / HOST_N_STRATEGIES;
     struct run run = {.n_batches = 2, .is_local = true, .scopes = {0, HSDP_SCOPE_FULL}};
 
     seed = (uint64_t)_i + 1000;
     snprintf(run.dims, sizeof(run.dims), "%s", meshes[mesh].dims);
     snprintf(run.settings, sizeof(run.settings),
              "sharding_strategy=%s reduce_dtype=%s gradient_dtype=%s",
-             strategies[_i % N_STRATEGIES], dtypes[_i % 3], dtypes[_i / 3 % 3]);
+             host_strategies[_i % HOST_N_STRATEGIES], dtypes[_i % 3], dtypes[_i / 3 % 3]);
     snprintf(run.units, sizeof(run.units), with_experts, meshes[mesh].expert_over);
     run_start(&run);
+}
+END_TEST
+
+/* Layer norms under tensor parallelism: replicated over tp; their gradients are equal there, or,
+ * with sequence parallelism, partial. */
+static double by_data_rank(struct host_at at)
+{
+    return at.rank / 2 == 0 ? 1.0 : 3.0;
+}
+
+static void tensor_parallel_rank(uint32_t rank, void *shared)
+{
+    bool is_partial = *(bool *)shared;
+    struct host host;
+
+    host_open(&host, rank, "dp=2,tp=2", host_settings,
+              is_partial ? "class ln(dp,tp); unit a: w[9]" : "class ln(dp,tp)(dp); unit a: w[9]");
+    host_load(&host, random_weight);
+    host_backward(&host, HSDP_SCOPE_FULL, 0, by_data_rank);
+    ck_assert_double_eq(host_step(&host, 0.0).norm, is_partial ? 12.0 : 6.0);
+    host_expect_grad(&host, "w", is_partial ? 4.0 : 2.0);
+    host_step_end(&host);
+    host_close(&host);
+}
+
+START_TEST(norm_of_what_is_replicated_over_tp_counts_once)
+{
+    bool is_partial = _i % 2 != 0;
+
+    host_settings_set(_i / 2, "");
+    ranks_run(4, RANKS_LIMIT_MS, tensor_parallel_rank, &is_partial);
 }
 END_TEST
 
@@ -194,8 +221,8 @@ START_TEST(training_in_any_dtype_equals_serial_training)
     snprintf(run.settings, sizeof(run.settings),
              "sharding_strategy=%s param_dtype=%s reduce_dtype=%s gradient_dtype=%s "
              "accumulation_scope=%s slots=%d",
-             strategies[_i % N_STRATEGIES], dtypes[_i / 3 % 3], dtypes[_i / 9 % 3], dtypes[_i / 27],
-             scopes[scope], 1 + _i % 4);
+             host_strategies[_i % HOST_N_STRATEGIES], dtypes[_i / 3 % 3], dtypes[_i / 9 % 3],
+             dtypes[_i / 27], scopes[scope], 1 + _i % 4);
     snprintf(run.units, sizeof(run.units), "%s", every_shape);
     run_start(&run);
 }
@@ -255,7 +282,7 @@ static void random_settings(struct run *run)
         run->settings, sizeof(run->settings),
         "sharding_strategy=%s param_dtype=%s reduce_dtype=%s gradient_dtype=%s "
         "accumulation_scope=%s slots=%u %s",
-        strategies[random_of(7, 0, N_STRATEGIES)], dtypes[random_of(8, 0, 3)],
+        host_strategies[random_of(7, 0, HOST_N_STRATEGIES)], dtypes[random_of(8, 0, 3)],
         dtypes[random_of(9, 0, 3)], dtypes[random_of(10, 0, 3)], scopes[scope], run->n_slots,
         strstr(run->dims, "cp") != NULL || strstr(run->dims, "ep") != NULL ? replicate : "");
     ck_assert_uint_lt(n_bytes, sizeof(run->settings));
@@ -271,7 +298,7 @@ static void random_units(struct run *run)
     *at = '\0';
     for (uint32_t unit = 0; unit < n_units; unit++) {
         if (unit > 0 && random_of(12, 0, n_units) == unit) {
-            const char *strategy = strategies[random_of(13, 0, N_STRATEGIES)];
+            const char *strategy = host_strategies[random_of(13, 0, HOST_N_STRATEGIES)];
             const char *over =
                 random_of(14, 0, 2) == 0 && strstr(run->dims, "cp") != NULL ? "dp,cp" : "dp";
 
@@ -394,7 +421,7 @@ static bool walk_step(struct walk *walk, struct host *host, uint32_t position)
         return true;
     }
     if (walk_may_acquire(walk, host, position)) {
-        host_must(host, host->api->unit->unshard(host->model, unit, use, NULL, NULL, &host->err));
+        host_must(host, host_unshard(host, unit, use));
         host_fill(host, unit, walk->batch, present_gradient);
         walk->is_acquired[position] = true;
         return true;
@@ -433,7 +460,7 @@ static void random_pass(struct host *host, int32_t scope, uint32_t batch)
 
 static void random_window(struct host *host, struct serial *serial, uint32_t window)
 {
-    struct hsdp_step_result result;
+    struct hsdp_step_info result;
 
     serial->first_batch = window * random_run.n_batches;
     for (uint32_t batch = 0; batch < random_run.n_batches; batch++) {
@@ -513,9 +540,11 @@ Suite *module_suite(void)
 
     tcase_set_timeout(tcase, 90);
     tcase_add_loop_test(tcase, training_with_any_strategy_equals_serial_training, 0,
-                        N_OF(meshes) * N_STRATEGIES);
+                        N_OF(meshes) * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, training_of_experts_equals_serial_training, 0,
-                        N_OF(meshes) * N_STRATEGIES);
+                        N_OF(meshes) * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, norm_of_what_is_replicated_over_tp_counts_once, 0,
+                        2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, training_in_any_dtype_equals_serial_training, 0, 81);
     tcase_add_loop_test(tcase, training_of_random_plans_equals_serial_training, 0, n_batches);
     suite_add_tcase(suite, tcase);

@@ -8,6 +8,18 @@
 
 #include "host_text.h"
 
+const char *const host_strategies[HOST_N_STRATEGIES] = {"ddp",  "zero1",      "zero2", "fsdp",
+                                                        "hsdp", "hsdp_zero2", "hfsdp"};
+char host_settings[256];
+
+void host_settings_set(int strategy, const char *more)
+{
+    int n_bytes = snprintf(host_settings, sizeof(host_settings), "sharding_strategy=%s %s",
+                           host_strategies[strategy], more);
+
+    ck_assert_int_lt(n_bytes, (int)sizeof(host_settings));
+}
+
 /* ------------------------------------------------------------------------------- to a model */
 
 static void plugin_load(struct host *host)
@@ -279,13 +291,38 @@ struct hsdp_tensor host_view(struct host *host, uint32_t param, int32_t view)
 
 /* ------------------------------------------------------------------------------- microbatches */
 
+int32_t host_unshard(struct host *host, uint32_t unit, int32_t use)
+{
+    return host->api->unit->unshard(host->model, unit, use, NULL, NULL, &host->err);
+}
+
+int32_t host_release(struct host *host, uint32_t unit)
+{
+    return host->api->unit->release(host->model, unit, NULL, &host->err);
+}
+
+int32_t host_reduce(struct host *host, uint32_t unit)
+{
+    return host->api->unit->reduce(host->model, host->pass, unit, NULL, NULL, &host->err);
+}
+
+int32_t host_backward_begin(struct host *host, const uint32_t *units, uint64_t n_units,
+                            int32_t scope, uint64_t *ret_pass)
+{
+    return host->api->unit->backward_begin(host->model, units, n_units, scope, ret_pass,
+                                           &host->err);
+}
+
+int32_t host_backward_end(struct host *host, uint64_t pass)
+{
+    return host->api->unit->backward_end(host->model, pass, NULL, NULL, &host->err);
+}
+
 void host_forward(struct host *host)
 {
-    const struct hsdp_unit_ops *ops = host->api->unit;
-
     for (uint32_t unit = 0; unit < host->n_units; unit++) {
-        host_must(host, ops->unshard(host->model, unit, HSDP_USE_FORWARD, NULL, NULL, &host->err));
-        host_must(host, ops->release(host->model, unit, NULL, &host->err));
+        host_must(host, host_unshard(host, unit, HSDP_USE_FORWARD));
+        host_must(host, host_release(host, unit));
     }
 }
 
@@ -299,14 +336,12 @@ void host_pass_begin(struct host *host, int32_t scope)
             units[n_units++] = unit;
         }
     }
-    host_must(host, host->api->unit->backward_begin(host->model, units, n_units, scope, &host->pass,
-                                                    &host->err));
+    host_must(host, host_backward_begin(host, units, n_units, scope, &host->pass));
 }
 
 void host_acquire(struct host *host, uint32_t unit)
 {
-    host_must(host, host->api->unit->unshard(host->model, unit, HSDP_USE_BACKWARD, NULL, NULL,
-                                             &host->err));
+    host_must(host, host_unshard(host, unit, HSDP_USE_BACKWARD));
 }
 
 void host_fill(struct host *host, uint32_t unit, uint32_t microbatch, host_value gradient)
@@ -329,13 +364,13 @@ void host_fill(struct host *host, uint32_t unit, uint32_t microbatch, host_value
 
 void host_hand_over(struct host *host, uint32_t unit)
 {
-    host_must(host, host->api->unit->reduce(host->model, host->pass, unit, NULL, NULL, &host->err));
-    host_must(host, host->api->unit->release(host->model, unit, NULL, &host->err));
+    host_must(host, host_reduce(host, unit));
+    host_must(host, host_release(host, unit));
 }
 
 void host_pass_end(struct host *host)
 {
-    host_must(host, host->api->unit->backward_end(host->model, host->pass, NULL, NULL, &host->err));
+    host_must(host, host_backward_end(host, host->pass));
 }
 
 void host_backward(struct host *host, int32_t scope, uint32_t microbatch, host_value gradient)
@@ -364,10 +399,10 @@ void host_grad_add(struct host *host, const char *name, double value, const char
 
 /* -------------------------------------------------------------------------------------- steps */
 
-struct hsdp_step_result host_step(struct host *host, double max_norm)
+struct hsdp_step_info host_step(struct host *host, double max_norm)
 {
     struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
-    struct hsdp_step_result result = HSDP_STEP_RESULT_INIT;
+    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
 
     spec.max_norm = max_norm;
     host_must(host, host->api->step->begin(host->model, &spec, NULL, &host->err));
@@ -435,15 +470,13 @@ void host_expect_number(const struct host *host, const char *name, uint64_t elem
 void host_expect_param(struct host *host, const char *name, double value)
 {
     uint32_t param = host_param(host, name);
-    uint32_t unit = host->params[param].unit;
     struct hsdp_tensor view = host_view(host, param, HSDP_VIEW_PARAM);
-    const struct hsdp_unit_ops *ops = host->api->unit;
 
-    host_must(host, ops->unshard(host->model, unit, HSDP_USE_FORWARD, NULL, NULL, &host->err));
+    host_must(host, host_unshard(host, host->params[param].unit, HSDP_USE_FORWARD));
     for (uint64_t elem = 0; elem < host->params[param].n_elems; elem++) {
         host_expect_number(host, name, elem, host_read(&view, elem), value);
     }
-    host_must(host, ops->release(host->model, unit, NULL, &host->err));
+    host_must(host, host_release(host, host->params[param].unit));
 }
 
 void host_expect_grad(struct host *host, const char *name, double value)

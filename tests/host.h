@@ -25,7 +25,8 @@ struct host_dim {
 
 struct host_class {
     char name[HOST_NAME_BYTES];
-    char over[64]; /* selector: replicated, and reduced, over these */
+    char over[64];    /* selector: replicated over these */
+    char reduced[64]; /* and reduced over these; mostly the same */
 };
 
 struct host_param {
@@ -60,6 +61,14 @@ struct host {
     float *scratch; /* what host_export has returned; owned */
 };
 
+/* The rows of the table, and what the ranks of a test run with: they inherit it. */
+#define HOST_N_STRATEGIES 7
+extern const char *const host_strategies[HOST_N_STRATEGIES];
+extern char host_settings[256];
+
+/** Makes host_settings of a row and more settings, "key=value key=value". */
+void host_settings_set(int strategy, const char *more);
+
 /* A call succeeds; or it is refused with a status, and a sentence that contains `text`. */
 #define host_must(host, call)                                                                      \
     do {                                                                                           \
@@ -83,8 +92,9 @@ struct host {
  *   settings  "sharding_strategy=hsdp slots=2": of the plan, or of the job
  *   units     "unit a: w[4,2] b[4]!; class expert(dp) reduce_dtype=bf16; unit e: x[8]"
  *             statements are separated by ';'. A unit belongs to the class before it; the first
- *             class, "dense", over all data dimensions, need not be written. Behind a parameter
- *             may stand: ! frozen, =NAME tied to it, @N its hyper group, /N its block_elems.
+ *             class, "dense", over all data dimensions, need not be written. "class ln(dp,tp)(dp)"
+ *             is replicated over dp and tp, but reduced over dp only. Behind a parameter may
+ *             stand: ! frozen, =NAME tied to it, @N its hyper group, /N its block_elems.
  */
 void host_open(struct host *host, uint32_t rank, const char *dims, const char *settings,
                const char *units);
@@ -106,6 +116,8 @@ bool host_is_trainable(const struct host *host, uint32_t unit);
 
 /** The first of the ranks that hold the same values of a parameter as `rank` does. */
 uint32_t host_holder(const struct host *host, uint32_t param, uint32_t rank);
+/** The first of those whose gradients of it are summed with this rank's. */
+uint32_t host_reducer(const struct host *host, uint32_t param, uint32_t rank);
 
 /* ------------------------------------------------------------------------- values of weights */
 
@@ -154,13 +166,21 @@ void host_fill(struct host *host, uint32_t unit, uint32_t microbatch, host_value
 void host_hand_over(struct host *host, uint32_t unit);
 void host_pass_end(struct host *host);
 
+/* The calls themselves, for those that are refused. */
+int32_t host_unshard(struct host *host, uint32_t unit, int32_t use);
+int32_t host_release(struct host *host, uint32_t unit);
+int32_t host_reduce(struct host *host, uint32_t unit);
+int32_t host_backward_begin(struct host *host, const uint32_t *units, uint64_t n_units,
+                            int32_t scope, uint64_t *ret_pass);
+int32_t host_backward_end(struct host *host, uint64_t pass);
+
 /** A foreign gradient of one parameter: every element has this value. */
 void host_grad_add(struct host *host, const char *param, double value, const char *dtype);
 
 /* -------------------------------------------------------------------------------------- steps */
 
 /** Begins a step and waits for its result. */
-struct hsdp_step_result host_step(struct host *host, double max_norm);
+struct hsdp_step_info host_step(struct host *host, double max_norm);
 
 /** Gradient descent on this rank's shards: master -= rate * factor * gradient. */
 void host_descend(struct host *host, double rate, double factor);

@@ -92,6 +92,12 @@ static void class_add(struct host *host, char *text)
         spec.replicated_over = row->over;
         text = strchr(text, ')') + 1;
     }
+    strcpy(row->reduced, row->over);
+    if (text[0] == '(') {
+        snprintf(row->reduced, sizeof(row->reduced), "%.*s", (int)strcspn(text + 1, ")"), text + 1);
+        spec.reduced_over = row->reduced;
+        text = strchr(text, ')') + 1;
+    }
     host_settings_read(&settings, text, false);
     spec.settings = settings.settings;
     host_must(host, host->api->plan->add_class(host->plan, &spec, &index, &host->err));
@@ -241,34 +247,48 @@ bool host_is_trainable(const struct host *host, uint32_t unit)
     return false;
 }
 
-/* True when a class is replicated over a dimension. */
-static bool class_is_over(const struct host_class *row, const char *dim)
+/* True when a selector of dimensions has this one. */
+static bool selector_has(const char *selector, const char *dim)
 {
-    const char *at = row->over;
     size_t n = strlen(dim);
 
-    while (*at != '\0') {
-        size_t n_word = strcspn(at, ",");
+    while (*selector != '\0') {
+        size_t n_word = strcspn(selector, ",");
 
-        if (n_word == n && strncmp(at, dim, n) == 0) {
+        if (n_word == n && strncmp(selector, dim, n) == 0) {
             return true;
         }
-        at += n_word + (at[n_word] == ',');
+        selector += n_word + (selector[n_word] == ',');
     }
     return false;
 }
 
-uint32_t host_holder(const struct host *host, uint32_t param, uint32_t rank)
+/* The rank with coordinate 0 in the selected dimensions, and that of `rank` in the others. */
+static uint32_t first_rank(const struct host *host, const char *selector, uint32_t rank)
 {
-    const struct host_class *row = &host->classes[host->unit_classes[host->params[param].unit]];
     uint32_t stride = 1;
-    uint32_t holder = 0;
+    uint32_t first = 0;
 
     for (uint32_t d = host->n_dims; d-- > 0;) { /* the last dimension varies fastest */
-        if (!class_is_over(row, host->dims[d].name)) {
-            holder += rank / stride % host->dims[d].size * stride;
+        if (!selector_has(selector, host->dims[d].name)) {
+            first += rank / stride % host->dims[d].size * stride;
         }
         stride *= host->dims[d].size;
     }
-    return holder;
+    return first;
+}
+
+static const struct host_class *class_of(const struct host *host, uint32_t param)
+{
+    return &host->classes[host->unit_classes[host->params[param].unit]];
+}
+
+uint32_t host_holder(const struct host *host, uint32_t param, uint32_t rank)
+{
+    return first_rank(host, class_of(host, param)->over, rank);
+}
+
+uint32_t host_reducer(const struct host *host, uint32_t param, uint32_t rank)
+{
+    return first_rank(host, class_of(host, param)->reduced, rank);
 }

@@ -96,7 +96,7 @@ static double holder_reduce(struct serial *serial, uint32_t param, uint32_t hold
         double mass = 0.0;
 
         for (uint32_t rank = 0; rank < host->n_ranks; rank++) {
-            if (host_holder(host, param, rank) == holder) {
+            if (host_reducer(host, param, rank) == holder) {
                 struct host_at at = {rank, 0, param, elem};
 
                 contribution_add(serial, at, dtypes, &sum, &mass);
@@ -179,14 +179,13 @@ static double dtype_slack(const char *dtype)
 void serial_expect_weights(const struct serial *serial, struct host *host)
 {
     for (uint32_t param = 0; param < host->n_params; param++) {
-        const struct hsdp_unit_ops *ops = host->api->unit;
         const float *masters = host_export(host, param, HSDP_FLAT_MASTER);
         double slack = 4e-6 + dtype_slack(dtype_of(host, param, "param_dtype"));
         struct hsdp_tensor view = host_view(host, param, HSDP_VIEW_PARAM);
         uint32_t unit = host->params[param].unit;
         struct host_at at = {host->rank, 0, param, 0};
 
-        host_must(host, ops->unshard(host->model, unit, HSDP_USE_FORWARD, NULL, NULL, &host->err));
+        host_must(host, host_unshard(host, unit, HSDP_USE_FORWARD));
         for (at.elem = 0; at.elem < host->params[param].n_elems; at.elem++) {
             double expected = serial->weights[param][at.elem];
 
@@ -195,6 +194,6 @@ void serial_expect_weights(const struct serial *serial, struct host *host)
             close_expect(serial, "parameter", at, host_read(&view, at.elem), expected,
                          slack * (1.0 + fabs(expected)));
         }
-        host_must(host, ops->release(host->model, unit, NULL, &host->err));
+        host_must(host, host_release(host, unit));
     }
 }

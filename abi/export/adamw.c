@@ -15,6 +15,7 @@ static int32_t entry_step(hsdp_model *model, const struct hsdp_adamw_spec *spec,
     call_needs(&call, "model", model);
     call_takes(&call, "spec", &intake_adamw_spec, spec, &own);
     call_enters_model(&call, model);
+    call_needs_stream(&call, call_is_ok(&call) ? own.stream : NULL);
     if (call_is_ok(&call)) {
         call.status = adamw_step(model, &own, &call.err);
     }

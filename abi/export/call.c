@@ -92,6 +92,9 @@ void call_enters_model(struct call *call, const struct hsdp_model *model)
     if (call_is_ok(call)) {
         call_enters(call, model_job(model));
     }
+    if (call_is_ok(call) && !job_is_connected(call->job)) {
+        call->status = error_set(&call->err, HSDP_ERR_STATE, "%s: the job is closed", call->name);
+    }
 }
 
 /* A host's struct that is too short even for ABI 1.0 is left alone: nothing can be told there. */
@@ -107,6 +110,15 @@ static void error_give(struct call *call)
     }
     call->err.status = call->status;
     outtake(&intake_error, &call->err, call->reterr);
+}
+
+void call_needs_stream(struct call *call, const void *stream)
+{
+    if (call_is_ok(call) && stream != NULL) {
+        call->status =
+            error_set(&call->err, HSDP_ERR_INVALID,
+                      "%s: stream %p; the only stream of a CPU is NULL", call->name, stream);
+    }
 }
 
 int32_t call_end(struct call *call)

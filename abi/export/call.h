@@ -57,6 +57,9 @@ void call_enters_failed(struct call *call, struct hsdp_job *job);
 /** Enters the job of a model that call_needs has asked for. */
 void call_enters_model(struct call *call, const struct hsdp_model *model);
 
+/** Asks for a stream of the job's device: on a CPU there is only NULL. */
+void call_needs_stream(struct call *call, const void *stream);
+
 /** Leaves the job, writes the host's error if the call has failed, and returns its status. */
 int32_t call_end(struct call *call);
 

@@ -189,6 +189,7 @@ static int32_t entry_start(hsdp_group *group, const struct hsdp_coll_spec *specs
     call_needs(&call, "specs", specs);
     if (call_is_ok(&call)) {
         call_enters(&call, group_job(group));
+        call_needs_stream(&call, stream);
     }
     if (call_is_ok(&call)) {
         call.status = array_start(group, &array, stream, &ticket, &call.err);

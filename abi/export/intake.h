@@ -33,7 +33,7 @@ extern const struct intake_kind intake_buffer_info;
 extern const struct intake_kind intake_param_info;
 extern const struct intake_kind intake_model_info;
 extern const struct intake_kind intake_step_spec;
-extern const struct intake_kind intake_step_result;
+extern const struct intake_kind intake_step_info;
 extern const struct intake_kind intake_adamw_spec;
 
 /** Who hands a struct over, for the sentence of an error: "mesh.create: spec". */

@@ -180,6 +180,7 @@ static int32_t entry_ticket_order(hsdp_job *job, uint64_t ticket, void *stream,
     call_begin(&call, "job.ticket_order", reterr);
     call_needs(&call, "job", job);
     call_enters_failed(&call, job);
+    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = job_ticket_order(job, ticket, stream, &call.err);
     }

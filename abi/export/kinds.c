@@ -32,6 +32,6 @@ const struct intake_kind intake_buffer_info = IN_OUT(hsdp_buffer_info, LAYOUT_BU
 const struct intake_kind intake_param_info = IN_OUT(hsdp_param_info, LAYOUT_PARAM_INFO_1_0);
 const struct intake_kind intake_model_info = IN_OUT(hsdp_model_info, LAYOUT_MODEL_INFO_1_0);
 const struct intake_kind intake_step_spec = IN_OUT(hsdp_step_spec, LAYOUT_STEP_SPEC_1_0);
-const struct intake_kind intake_step_result = IN_OUT(hsdp_step_result, LAYOUT_STEP_RESULT_1_0);
+const struct intake_kind intake_step_info = IN_OUT(hsdp_step_info, LAYOUT_STEP_RESULT_1_0);
 const struct intake_kind intake_adamw_spec =
     IN_WITH_RESERVED(hsdp_adamw_spec, LAYOUT_ADAMW_SPEC_1_0);

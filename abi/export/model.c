@@ -132,6 +132,7 @@ static int32_t entry_edit_begin(hsdp_model *model, void *stream, struct hsdp_err
     call_begin(&call, "model.edit_begin", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
+    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = model_edit_begin(model, stream, &call.err);
     }
@@ -145,6 +146,7 @@ static int32_t entry_edit_end(hsdp_model *model, void *stream, struct hsdp_error
     call_begin(&call, "model.edit_end", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
+    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = model_edit_end(model, stream, &call.err);
     }
@@ -160,6 +162,7 @@ static int32_t entry_import_param(hsdp_model *model, uint32_t param, int32_t fla
     call_begin(&call, "model.import_param", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
+    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) { /* the engine knows on which ranks full may be NULL */
         call.status = model_import_param(model, param, flat, full, source_rank, stream, &call.err);
     }
@@ -175,6 +178,7 @@ static int32_t entry_export_param(hsdp_model *model, uint32_t param, int32_t fla
     call_begin(&call, "model.export_param", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
+    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = model_export_param(model, param, flat, full, target_rank, stream, &call.err);
     }
@@ -188,6 +192,7 @@ static int32_t entry_sync(hsdp_model *model, void *stream, struct hsdp_error *re
     call_begin(&call, "model.sync", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
+    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = model_sync(model, stream, &call.err);
     }

@@ -16,6 +16,7 @@ static int32_t entry_begin(hsdp_model *model, const struct hsdp_step_spec *spec,
     call_needs(&call, "model", model);
     call_takes(&call, "spec", &intake_step_spec, spec, &own);
     call_enters_model(&call, model);
+    call_needs_stream(&call, call_is_ok(&call) ? own.stream : NULL);
     if (call_is_ok(&call)) {
         call.status = step_begin(model, &own, &ticket, &call.err);
     }
@@ -23,20 +24,20 @@ static int32_t entry_begin(hsdp_model *model, const struct hsdp_step_spec *spec,
     return call_end(&call);
 }
 
-static int32_t entry_result(hsdp_model *model, struct hsdp_step_result *ret_result,
+static int32_t entry_result(hsdp_model *model, struct hsdp_step_info *ret_result,
                             struct hsdp_error *reterr)
 {
     struct call call;
-    struct hsdp_step_result result = HSDP_STEP_RESULT_INIT;
+    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
 
     call_begin(&call, "step.result", reterr);
     call_needs(&call, "model", model);
-    call_needs_struct(&call, "ret_result", &intake_step_result, ret_result);
+    call_needs_struct(&call, "ret_result", &intake_step_info, ret_result);
     call_enters_model(&call, model);
     if (call_is_ok(&call)) {
         call.status = step_result(model, &result, &call.err);
     }
-    call_gives(&call, &intake_step_result, &result, ret_result);
+    call_gives(&call, &intake_step_info, &result, ret_result);
     return call_end(&call);
 }
 
@@ -68,6 +69,7 @@ static int32_t entry_end(hsdp_model *model, void *stream, uint64_t *ret_ticket,
     call_begin(&call, "step.end", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
+    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = step_end(model, stream, &ticket, &call.err);
     }
@@ -82,6 +84,7 @@ static int32_t entry_discard(hsdp_model *model, void *stream, struct hsdp_error 
     call_begin(&call, "step.discard", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
+    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = step_discard(model, stream, &call.err);
     }

@@ -14,6 +14,7 @@ static int32_t entry_unshard(hsdp_model *model, uint32_t unit, int32_t use, void
     call_begin(&call, "unit.unshard", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
+    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = unit_unshard(model, unit, use, stream, &ticket, &call.err);
     }
@@ -32,6 +33,7 @@ static int32_t entry_release(hsdp_model *model, uint32_t unit, void *stream,
     call_begin(&call, "unit.release", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
+    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = unit_release(model, unit, stream, &call.err);
     }
@@ -47,6 +49,7 @@ static int32_t entry_grad_add(hsdp_model *model, uint32_t param, const struct hs
     call_needs(&call, "model", model);
     call_needs(&call, "grad", grad);
     call_enters_model(&call, model);
+    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = unit_grad_add(model, param, grad, stream, &call.err);
     }
@@ -82,6 +85,7 @@ static int32_t entry_reduce(hsdp_model *model, uint64_t pass, uint32_t unit, voi
     call_begin(&call, "unit.reduce", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
+    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = unit_reduce(model, pass, unit, stream, &ticket, &call.err);
     }
@@ -98,6 +102,7 @@ static int32_t entry_backward_end(hsdp_model *model, uint64_t pass, void *stream
     call_begin(&call, "unit.backward_end", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
+    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = unit_backward_end(model, pass, stream, &ticket, &call.err);
     }

@@ -78,7 +78,7 @@ int step_apply(struct trainer *trainer, struct report_step *step, struct fault *
     const struct hsdp_step_ops *ops = session->api->step;
     struct hsdp_error error = HSDP_ERROR_INIT;
     struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
-    struct hsdp_step_result result = HSDP_STEP_RESULT_INIT;
+    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
     int32_t ended;
     int status;
 

@@ -29,7 +29,9 @@
  *            job, or anything made from it, returns HSDP_ERR_ABORTED with the first reason; only
  *            those that just tell (info, setting, members, status, diag) still answer. All
  *            other errors leave everything as it was before the call.
- * Strings    UTF-8, NUL-terminated, borrowed for the call; what must last is copied. Numbers in
+ * Borrowing  Strings, arrays and structs that the host passes are borrowed for the call; what must
+ *            last is copied. Tensors say for themselves how long their memory is.
+ * Strings    UTF-8, NUL-terminated. Numbers in
  *            text are decimal, whatever the locale.
  * Ownership  What `create` returned is given back to `destroy`, which accepts NULL, never waits
  *            for another rank, and may be called in any order: an object keeps alive what it was
@@ -38,7 +40,8 @@
  *            gets HSDP_ERR_BUSY. It need not always be the same thread. job->abort, job->status
  *            and all of diag may be called by any thread at any time. Pure objects (mesh, plan)
  *            may be read by many threads at once. Callbacks of the host run only on a thread that
- *            is inside a call of the plugin, except on_abort.
+ *            is inside a call of the plugin, except on_abort. A callback calls nothing of the
+ *            plugin but job->abort, job->status and diag.
  * Fork       In a child of the process that made it, a job answers HSDP_ERR_FORKED, and destroy
  *            frees the child's own memory only; peers are not told anything.
  * Streams    An opaque pointer to the device's stream (cudaStream_t); NULL is the default stream
@@ -48,8 +51,9 @@
  * Tickets    Work that outlives its call is a ticket, a number of the job (job.h). ret_ticket may
  *            be NULL where nobody will wait; at unshard, whose result the host is about to read,
  *            NULL orders `stream` behind it (on a CPU: the call waits). A call that gives a
- *            ticket makes neither the host nor the stream wait. Work goes on inside of any later
- *            call on the job; a host that computes for long lends time with
+ *            ticket makes neither the host nor the stream wait for that work; it may wait,
+ *            bounded, for memory that earlier work still uses (see Blocks). Work goes on inside of
+ *            any later call on the job; a host that computes for long lends time with
  *            job->ticket_wait(job, 0, 0, NULL).
  * Collective "Collective over X" means that every rank of X makes the call, in the same order
  *            relative to the other collective calls over X. Everything else is local.
@@ -67,25 +71,27 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------- status values */
 
-#define HSDP_OK                   0
-#define HSDP_PENDING              1     /* not finished when the wait ended; the work goes on */
-#define HSDP_ERR_INVALID          (-1)  /* an argument or setting breaks its documented range */
-#define HSDP_ERR_VERSION          (-2)  /* struct_size or ABI version not acceptable */
-#define HSDP_ERR_UNSUPPORTED      (-3)  /* legal, but not built here; or a newer field is set */
-#define HSDP_ERR_NO_MEMORY        (-4)  /* host or device memory; the text says how much */
-#define HSDP_ERR_TIMEOUT          (-5)  /* a deadline passed; the missing ranks are named */
-#define HSDP_ERR_PEER_LOST        (-6)  /* a process died or left; known before the deadline */
-#define HSDP_ERR_MISMATCH         (-7)  /* ranks disagree; both sides are named */
-#define HSDP_ERR_ABORTED          (-8)  /* the job failed earlier; the first reason is repeated */
-#define HSDP_ERR_STATE            (-9)  /* right call, wrong moment; the text says what was due */
-#define HSDP_ERR_UNAVAILABLE      (-10) /* library, device, address or name not there */
-#define HSDP_ERR_ADDRESS_IN_USE   (-11) /* the meeting point is held by somebody else */
-#define HSDP_ERR_DEVICE           (-12) /* a device library said no; the call is named */
-#define HSDP_ERR_FORKED           (-13) /* used in a child of the process that made it */
-#define HSDP_ERR_BUSY             (-14) /* a second thread entered a job */
-#define HSDP_ERR_NONFINITE        (-15) /* the gradient norm is inf or NaN, and the host asked */
-#define HSDP_ERR_NOT_MEMBER       (-16) /* legal selector, but this rank is outside of it */
-#define HSDP_ERR_BUFFER_TOO_SMALL (-17) /* the needed size is in the call's ret_n or ret_bytes */
+#define HSDP_OK                 0
+#define HSDP_PENDING            1     /* not finished when the wait ended; the work goes on */
+#define HSDP_ERR_INVALID        (-1)  /* an argument or setting breaks its documented range */
+#define HSDP_ERR_VERSION        (-2)  /* struct_size or ABI version not acceptable */
+#define HSDP_ERR_UNSUPPORTED    (-3)  /* legal, but not built here; or a newer field is set */
+#define HSDP_ERR_NO_MEMORY      (-4)  /* host or device memory */
+#define HSDP_ERR_TIMEOUT        (-5)  /* a deadline passed; the missing ranks are named */
+#define HSDP_ERR_PEER_LOST      (-6)  /* a process died or left; known before the deadline */
+#define HSDP_ERR_MISMATCH       (-7)  /* ranks disagree; both sides are named */
+#define HSDP_ERR_ABORTED        (-8)  /* the job failed earlier; the first reason is repeated */
+#define HSDP_ERR_STATE          (-9)  /* right call, wrong moment; the text says what was due */
+#define HSDP_ERR_UNAVAILABLE    (-10) /* library, device, address or name not there */
+#define HSDP_ERR_ADDRESS_IN_USE (-11) /* the meeting point is held by somebody else */
+#define HSDP_ERR_DEVICE         (-12) /* a device library said no; the call is named */
+#define HSDP_ERR_FORKED         (-13) /* used in a child of the process that made it */
+#define HSDP_ERR_BUSY           (-14) /* a second thread entered a job */
+#define HSDP_ERR_NONFINITE      (-15) /* the gradient norm is inf or NaN, and the host asked */
+#define HSDP_ERR_NOT_MEMBER     (-16) /* legal selector, but this rank is outside of it */
+#define HSDP_ERR_BUFFER_TOO_SMALL                                                                  \
+    (-17) /* the size needed is in the call's count or size output                                 \
+           */
 
 /* --------------------------------------------------------------------------------------- error */
 
@@ -101,7 +107,7 @@ struct hsdp_error {
     int32_t status;           /* the value that the call returned */
     uint32_t n_missing_ranks; /* how many ranks are missing; the first 16 of them are below */
     uint64_t ticket;          /* the operation that failed; 0 = none */
-    uint64_t sequence;        /* its number within its group, from 1; 0 = none */
+    uint64_t sequence;        /* its number among those of its kind and group, from 1; 0 = none */
     uint64_t waited_ms;       /* how long this rank had waited, milliseconds */
     uint32_t missing_ranks[HSDP_ERROR_MAX_RANKS]; /* world ranks, ascending */
     char operation[32]; /* "connect", "reduce", "step.begin", ...; "" = none */
@@ -204,11 +210,12 @@ struct hsdp_api {
     const struct hsdp_diag_ops *diag;
 
     /**
-     * Describes the plugin without a job: versions, strategies, transports and whether each is
-     * usable here, extensions, and every setting with type, default, range and meaning.
+     * Describes the plugin without a job.
      *
-     * Shapes: JSON text, NUL-terminated, written to ret_text (max_bytes long). *ret_bytes is the
-     * size needed with the NUL, also when the buffer is too small.
+     * Shapes: JSON text with its NUL in ret_text, which is max_bytes long: an object with the
+     * members plugin_name, plugin_version, abi_major, abi_minor, strategies, transports (each
+     * with `usable` and the reason), extensions and settings (each with type, default, range and
+     * meaning); others may be added. *ret_bytes is the size needed, also on failure.
      * Errors: HSDP_ERR_BUFFER_TOO_SMALL; pass NULL and 0 to learn the size.
      * Threads: any.
      */

@@ -12,7 +12,7 @@ extern "C" {
 #define HSDP_ADAMW_EXTENSION "hsdp.adamw"
 
 /**
- * Hyperparameters of one step; equal on all ranks.
+ * Hyperparameters of one step; the host passes the same on all ranks, nothing compares them.
  *
  * Since: 1.0
  */
@@ -42,8 +42,11 @@ struct hsdp_adamw_ops {
      * states "exp_avg" and "exp_avg_sq" (fp32) that it creates at first use. Between step begin
      * and end; it comes behind the step's collective by itself.
      *
-     * Errors: HSDP_ERR_STATE outside of a step or when called twice in one; HSDP_ERR_INVALID for a
-     * parameter whose hyper_group is not below n_hyper_groups.
+     * A norm that is not finite is passed on (its factor has clip 1) unless the step refuses it.
+     *
+     * Errors: HSDP_ERR_STATE outside of a step or when called twice in one; HSDP_ERR_NONFINITE as
+     * step.result; HSDP_ERR_INVALID for numbers out of range, and a parameter whose hyper_group is
+     * not below n_hyper_groups.
      */
     int32_t (*step)(hsdp_model *model, const struct hsdp_adamw_spec *spec,
                     struct hsdp_error *reterr);

@@ -20,7 +20,7 @@ struct hsdp_diag_ops {
     /**
      * Writes a report as JSON. `what` is one of
      *
-     *     settings  effective values and their sources
+     *     settings  the job's effective values and their sources (a plan's are in its report)
      *     ledger    each group: members, timeout and its source
      *     memory    bytes of each kind, per model
      *     traffic   operations and payload bytes, per group
@@ -30,6 +30,7 @@ struct hsdp_diag_ops {
      *
      * Shapes: NUL-terminated text in ret_text (max_bytes long); *ret_bytes is the size needed
      * with the NUL, also on HSDP_ERR_BUFFER_TOO_SMALL.
+     * The members of each are for people and tools of the same version; a plugin may add to them.
      * Errors: HSDP_ERR_INVALID for another name, listing these; HSDP_ERR_UNSUPPORTED for a report
      * that is not built.
      */
@@ -43,6 +44,7 @@ struct hsdp_diag_ops {
      *     traffic.<group>          payload bytes that this rank received from its peers in a
      *                              group of units, named by its selector ("dp_shard"), or moved
      *                              through a group of the host
+     *     operations.<group>       how many there were
      *     steps, unshards, reductions, waits, wait_ns
      *
      * Errors: HSDP_ERR_INVALID for an unknown name.

@@ -122,7 +122,7 @@ struct hsdp_group_ops {
     /**
      * Tells the world ranks of a group, in its order.
      *
-     * Shapes: ret_ranks holds max_ranks >= n_ranks numbers.
+     * Shapes: ret_ranks holds max_ranks >= n_ranks numbers, else HSDP_ERR_INVALID.
      */
     int32_t (*members)(const hsdp_group *group, uint32_t *ret_ranks, uint64_t max_ranks,
                        struct hsdp_error *reterr);
@@ -136,8 +136,9 @@ struct hsdp_group_ops {
      * Blocks: no. Work goes on inside later calls on the job; *ret_ticket (may be NULL) is done
      * when all of the n_specs are.
      * Errors: HSDP_ERR_MISMATCH on all members when they disagree on kind, count, dtype or
-     * reduction; HSDP_ERR_STATE before connect; HSDP_ERR_UNSUPPORTED for a dtype that is not
-     * built, never a wrong number.
+     * reduction; HSDP_ERR_STATE before connect; HSDP_ERR_INVALID for counts that do not fit;
+     * HSDP_ERR_UNSUPPORTED for a dtype that is not built (a mean of integers among them) or a
+     * tensor that is not contiguous, never a wrong number.
      */
     int32_t (*start)(hsdp_group *group, const struct hsdp_coll_spec *specs, uint64_t spec_bytes,
                      uint64_t n_specs, void *stream, uint64_t *ret_ticket,

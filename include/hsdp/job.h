@@ -14,19 +14,23 @@ extern "C" {
  * create() returns the handle that abort() needs while connect() is stuck.
  *
  * Who am I? If spec.world_ranks is not 0, from the spec. Else from the launcher's environment, the
- * first that is complete of: RANK and WORLD_SIZE (hsdp-run, torchrun), OMPI_COMM_WORLD_* (mpirun),
- * PMI_*, SLURM_* (srun). Else this is a job of one rank.
+ * first that is there of: RANK and WORLD_SIZE (hsdp-run, torchrun), OMPI_COMM_WORLD_RANK and _SIZE
+ * (mpirun), PMI_RANK and PMI_SIZE, SLURM_PROCID and SLURM_NTASKS of a step (SLURM_STEP_ID: a batch
+ * script itself is no task). Else this is a job of one rank. One of a pair without the other is an
+ * error.
  *
- * Where do we meet? With kv_put and kv_get set, through the host's key/value store. Else at the
- * launcher's address. Several jobs under one launcher meet by `name`.
+ * Where do we meet? With kv_put and kv_get set, through the host's key/value store. Else by what
+ * tells this run from others: HSDP_RUN_ID (hsdp-run), MASTER_ADDR and MASTER_PORT with torchrun's
+ * run id and restart count, the namespace of mpirun or the step of srun; at least one is needed.
+ * Several jobs under one launcher meet by `name`.
  *
  * Settings of a job (the rest of the settings belongs to plans and classes: plan.h):
  *
  *     backend                    auto   auto, shm, mpi, nccl
  *     nccl_timeout_seconds       180    1 to 2147483647; every wait
  *     init_timeout_seconds       nccl_timeout_seconds   connect; at least nccl_timeout_seconds
- *     heartbeat_timeout_seconds  nccl_timeout_seconds   the host makes no progress
- *     peer_silence_seconds       min(5, nccl_timeout_seconds)   1 to nccl_timeout_seconds
+ *     heartbeat_timeout_seconds  nccl_timeout_seconds   the host makes no progress outside a phase
+ *     peer_silence_seconds       min(5, nccl_timeout_seconds)   1 to nccl_timeout_seconds; of hosts
  *     rendezvous_port            MASTER_PORT   1 to 65535; only where several hosts meet
  *     token_file                 none   a path; only where several hosts meet
  *     flight_records             2000   16 to 1000000
@@ -39,13 +43,15 @@ extern "C" {
  * Since: 1.0
  */
 struct hsdp_job_spec {
-    size_t struct_size;            /* sizeof(struct hsdp_job_spec) */
-    const char *name;              /* distinguishes jobs under one launcher; NULL = "default" */
+    size_t struct_size; /* sizeof(struct hsdp_job_spec) */
+    const char *name;   /* distinguishes jobs under one launcher: 1 to 63 bytes; NULL = "default" */
     struct hsdp_settings settings; /* of a job: the list above */
 
     /**
      * Stores bytes under a key, for all ranks to read; returns 0, else the job fails. Called only
-     * inside connect(). kv_put and kv_get are both set or both NULL.
+     * inside connect(). Keys are "hsdp/NAME/WHAT" with the job's name, at most 127 bytes; values at
+     * most 255 bytes. The store is fresh for each attempt of a run: a stale key would send ranks to
+     * where nobody waits. kv_put and kv_get are both set or both NULL.
      */
     int32_t (*kv_put)(void *user, const char *key, const void *value, uint64_t value_bytes);
 
@@ -121,7 +127,8 @@ struct hsdp_job_ops {
      * Makes a job; local, returns at once, opens nothing.
      *
      * Errors: HSDP_ERR_INVALID for settings and environment, naming key and text (RANK "-1",
-     * nccl_timeout_seconds "30s"); HSDP_ERR_UNSUPPORTED for a backend that is not built.
+     * nccl_timeout_seconds "30s"); HSDP_ERR_UNSUPPORTED for a backend that is not built;
+     * HSDP_ERR_UNAVAILABLE when nothing tells this run from others.
      */
     int32_t (*create)(const struct hsdp_job_spec *spec, hsdp_job **ret_job,
                       struct hsdp_error *reterr);
@@ -131,15 +138,21 @@ struct hsdp_job_ops {
      * init_timeout_seconds, counted from each rank's own call. Once per job.
      *
      * Errors: HSDP_ERR_TIMEOUT names who did not come; HSDP_ERR_MISMATCH the first differing
-     * setting and rank, differing world sizes, a rank that came twice; HSDP_ERR_ADDRESS_IN_USE;
-     * HSDP_ERR_UNAVAILABLE for a backend without its library or device.
+     * setting and rank, differing world sizes, a rank that came twice; HSDP_ERR_ADDRESS_IN_USE
+     * when another process is rank 0 of this run already; HSDP_ERR_UNAVAILABLE for a backend
+     * without its library or device, or ranks that cannot see each other's processes;
+     * HSDP_ERR_STATE when called twice.
      */
     int32_t (*connect)(hsdp_job *job, struct hsdp_error *reterr);
 
     /**
      * Says farewell: waits until every rank has come here with no operation left open. Collective
-     * over the job; bounded by nccl_timeout_seconds. Not needed before destroy(), but only close()
-     * can say that something was left unmatched.
+     * over the job. Not needed before destroy(), but only close() can say that something was left
+     * unmatched. Afterwards only what tells still answers; the rest is HSDP_ERR_STATE.
+     *
+     * Blocks: up to nccl_timeout_seconds.
+     * Errors: HSDP_ERR_TIMEOUT and HSDP_ERR_PEER_LOST as any operation; HSDP_ERR_STATE when not
+     * connected.
      */
     int32_t (*close)(hsdp_job *job, struct hsdp_error *reterr);
 
@@ -178,7 +191,8 @@ struct hsdp_job_ops {
      * Changes a setting of a running job: the timeouts. Collective over the job, so that the
      * ranks stay equal.
      *
-     * Errors: HSDP_ERR_STATE for a key that is fixed once the job exists.
+     * Errors: HSDP_ERR_STATE for a key that is fixed once the job exists, or before connect;
+     * HSDP_ERR_MISMATCH when ranks set other values.
      */
     int32_t (*setting_set)(hsdp_job *job, const char *key, const char *value,
                            struct hsdp_error *reterr);
@@ -186,7 +200,7 @@ struct hsdp_job_ops {
     /**
      * Opens a named phase with its own operation timeout, for what takes long and is no fault
      * (compiling, saving a checkpoint). Phases nest; the innermost counts. Local: every rank that
-     * waits longer must say so itself. At most 16 deep.
+     * waits longer must say so itself. At most 16 deep; names up to 63 bytes.
      *
      * Units: timeout_ms, milliseconds, at least 1.
      */

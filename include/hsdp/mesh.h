@@ -41,7 +41,7 @@ struct hsdp_mesh_spec {
     const int64_t *dim_sizes;     /* n_dims sizes >= 1, outermost first; -1 = infer, at most once */
     const char *const *dim_names; /* n_dims unique names: letters, digits, '_'; not a digit first */
     const char *data_dims;        /* the dimensions whose ranks see different data, "dp,cp,ep";
-                                     NULL = "dp" where there is such a dimension, else "" */
+                                     NULL = "dp", where there is such a dimension or one rank */
     uint32_t n_dims;              /* 1..HSDP_MESH_MAX_DIMS */
     uint32_t world_ranks;         /* product of the sizes; 0 = that product (then nothing is -1) */
     uint32_t rank;                /* the asking rank, below world_ranks */
@@ -76,7 +76,8 @@ struct hsdp_mesh_ops {
      *
      * Errors: HSDP_ERR_INVALID names the dimension and the numbers that do not fit: sizes of 0 or
      * below -1, two sizes of -1, a product other than world_ranks, an empty or repeated name, a
-     * rank outside of the world, an unknown name in data_dims.
+     * rank outside of the world, an unknown name in data_dims, or none given where no dimension
+     * is named dp.
      */
     int32_t (*create)(const struct hsdp_mesh_spec *spec, hsdp_mesh **ret_mesh,
                       struct hsdp_error *reterr);

@@ -14,13 +14,16 @@ extern "C" {
  * changes is when its content is valid:
  *
  *     view                 dtype           valid                                  host may write
- *     HSDP_VIEW_PARAM      param_dtype     between unshard and release            no (it faults)
+ *     HSDP_VIEW_PARAM      param_dtype     between unshard and release            no (undefined)
  *     HSDP_VIEW_GRAD       gradient_dtype  between unshard(BACKWARD*) and reduce  yes
  *     HSDP_FLAT_MASTER     master_dtype    in a step (*), and in an edit          yes
  *     HSDP_FLAT_GRAD       fp32            in a step (*)                          yes
  *     HSDP_FLAT_STATE + i  of the state    in a step (*), and in an edit          yes
  *
  * (*) once the ticket of step.begin is done; step.result waits for it.
+ *
+ * On a CPU this plugin maps parameter views read-only, so that writing to one faults at the line
+ * that does it; with verify=access so does reading one that is released.
  *
  * A parameter view is the whole parameter. A flat view is this rank's step shard of one buffer
  * (plan->segments with HSDP_SHARD_STEP says what lies where), padding included; keep padding zero.
@@ -101,10 +104,11 @@ struct hsdp_model_ops {
     /**
      * Creates an optimizer state, for example "exp_avg": one element per trainable element of the
      * step shards, zero when the call returns. It lives here, whoever steps, so that it is
-     * counted, saved and resharded. The same name and dtype again answers the same index.
+     * counted, saved and resharded. The same name and dtype again answers the same index. All
+     * ranks create the same states in the same order.
      *
-     * Errors: HSDP_ERR_INVALID for a dtype other than fp32, bf16, fp16, or a name with another
-     * dtype.
+     * Errors: HSDP_ERR_INVALID for a dtype other than fp32, bf16, fp16, a name that is not of 1 to
+     * 63 bytes, or one with another dtype; HSDP_ERR_UNSUPPORTED beyond 64 states.
      */
     int32_t (*state_create)(hsdp_model *model, const char *name, const char *dtype,
                             uint32_t *ret_state, struct hsdp_error *reterr);
@@ -119,12 +123,13 @@ struct hsdp_model_ops {
 
     /**
      * Opens the flat views of master and states for writing: loading, initialisation of the own
-     * slice only, averaging. Collective. No unit is unsharded and no step is open, else
-     * HSDP_ERR_STATE.
+     * slice only, averaging. Collective over the job. No unit is unsharded or in an open pass
+     * and no step is open, else HSDP_ERR_STATE.
      */
     int32_t (*edit_begin)(hsdp_model *model, void *stream, struct hsdp_error *reterr);
 
-    /** Publishes what was written, so that every rank's next unshard sees it. Collective. */
+    /** Publishes what was written, so that every rank's next unshard sees it. Collective over the
+        job. */
     int32_t (*edit_end)(hsdp_model *model, void *stream, struct hsdp_error *reterr);
 
     /**
@@ -136,16 +141,22 @@ struct hsdp_model_ops {
      * host. source_rank = HSDP_ALL_RANKS: every rank passes the same values and nothing is sent;
      * else a rank of the parameter's own reduced_over: only its tensor counts, and the others may
      * pass NULL.
+     *
+     * Errors: HSDP_ERR_STATE outside of an edit; HSDP_ERR_INVALID for another shape or dtype, or a
+     * rank that does not share the parameter; HSDP_ERR_UNSUPPORTED for a tensor that is not
+     * contiguous or not on a CPU.
      */
     int32_t (*import_param)(hsdp_model *model, uint32_t param, int32_t flat,
                             const struct hsdp_tensor *full, uint32_t source_rank, void *stream,
                             struct hsdp_error *reterr);
 
     /**
-     * Writes one parameter, its gradient (inside a step), or a state of it, to a full tensor of
-     * the host. Collective as import_param is with a source. target_rank = HSDP_ALL_RANKS: all
-     * receive it; else one does, a rank of the parameter's own reduced_over, and the others may
-     * pass NULL.
+     * Writes one parameter, its gradient (inside a step), or a state of it, to the memory of a full
+     * tensor of the host. Masters and states can be read at any time, not only in an edit.
+     * Collective as import_param is with a source. target_rank = HSDP_ALL_RANKS: all receive it;
+     * else one does, a rank of the parameter's own reduced_over, and the others may pass NULL.
+     *
+     * Errors: as import_param; HSDP_ERR_STATE for a gradient outside of a step.
      */
     int32_t (*export_param)(hsdp_model *model, uint32_t param, int32_t flat,
                             const struct hsdp_tensor *full, uint32_t target_rank, void *stream,
@@ -154,6 +165,9 @@ struct hsdp_model_ops {
     /**
      * Gives all replicas of each step shard the values of the first one, inside an edit: masters
      * and states. Collective over the job.
+     *
+     * Errors: HSDP_ERR_STATE outside of an edit; HSDP_ERR_INVALID on all ranks when they have made
+     * different states, naming both.
      */
     int32_t (*sync)(hsdp_model *model, void *stream, struct hsdp_error *reterr);
 

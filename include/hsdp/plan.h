@@ -19,10 +19,10 @@ extern "C" {
  *            order of the forward pass; for instance one transformer block;
  *   buffers  a unit's parameters, flat: one buffer per trainable or frozen set. Parameters are
  *            aligned to 64 bytes; the padding is zero, and in no norm and no file;
- *   shards   a buffer is cut into equal parts, over three nested sets of ranks: of the parameter
- *            (what rests between uses), of the gradient (what rests between microbatches), and of
- *            the step (master weights and optimizer state). segments() says who owns what; nobody
- *            should compute it.
+ *   shards   a buffer is padded and cut into equal parts of whole pages, over three nested sets of
+ * ranks: of the parameter (what rests between uses), of the gradient (what rests between
+ * microbatches), and of the step (master weights and optimizer state). segments() says who owns
+ * what; nobody should compute it.
  *
  * With R = reduced_over, O = R and replicate_dims, I = R without O, `sharding_strategy` is a row:
  *
@@ -50,7 +50,7 @@ extern "C" {
  *     reduce_dtype        P C  fp32      on the wire: every contribution is rounded to it once
  *     gradient_dtype      P C  reduce_dtype   of the unsharded gradients
  *     gradient_op         P C  mean      mean, sum
- *     gradient_divisor    P C  the mesh's data ranks   >= 1; of `mean`
+ *     gradient_divisor    P C  the mesh's data ranks   1 to 16777216 (exact in fp32); of `mean`
  *     accumulation_scope  P    none      none, inner, full: what memory is planned for
  *     slots               P    2         1 to 64
  *     verify              P    off       off, or a list of access, wrap, step:N
@@ -102,15 +102,15 @@ struct hsdp_param_spec {
  * Since: 1.0
  */
 struct hsdp_plan_info {
-    size_t struct_size;        /* sizeof(struct hsdp_plan_info) */
-    uint64_t param_bytes;      /* resting parameter shards, in the compute dtype */
-    uint64_t master_bytes;     /* step shards, where they are not the parameter shards themselves */
-    uint64_t grad_bytes;       /* resting gradients */
-    uint64_t unsharded_bytes;  /* slots for unsharded parameters; 0 where unshard needs no copy */
-    uint64_t grad_slot_bytes;  /* slots for unsharded gradients */
-    uint64_t state_elem_count; /* elements of one optimizer state: the step shards */
-    uint64_t padding_bytes;    /* within param_bytes */
-    uint64_t peak_bytes;       /* all of the above plus two fp32 optimizer states */
+    size_t struct_size;       /* sizeof(struct hsdp_plan_info) */
+    uint64_t param_bytes;     /* resting parameter shards, in the compute dtype */
+    uint64_t master_bytes;    /* step shards, where they are not the parameter shards themselves */
+    uint64_t grad_bytes;      /* resting gradients */
+    uint64_t unsharded_bytes; /* slots for unsharded parameters; 0 where unshard needs no copy */
+    uint64_t grad_slot_bytes; /* slots for unsharded gradients */
+    uint64_t n_state_elems;   /* elements of one optimizer state: the step shards */
+    uint64_t padding_bytes;   /* within param_bytes */
+    uint64_t peak_bytes;      /* all bytes above, padding once, and two fp32 optimizer states */
     uint32_t n_classes;
     uint32_t n_units;
     uint32_t n_params;
@@ -225,7 +225,13 @@ struct hsdp_plan_ops {
     int32_t (*create)(const hsdp_mesh *mesh, const struct hsdp_settings *settings,
                       hsdp_plan **ret_plan, struct hsdp_error *reterr);
 
-    /** Adds a class. *ret_class counts from 0. Errors: HSDP_ERR_STATE once finished. */
+    /**
+     * Adds a class. *ret_class counts from 0.
+     *
+     * Errors: HSDP_ERR_INVALID names the class: repeated name, settings, selectors, a reduced_over
+     * outside of replicated_over; HSDP_ERR_UNSUPPORTED for `auto` without a planner;
+     * HSDP_ERR_STATE once finished, here and below.
+     */
     int32_t (*add_class)(hsdp_plan *plan, const struct hsdp_class_spec *spec, uint32_t *ret_class,
                          struct hsdp_error *reterr);
 
@@ -240,12 +246,19 @@ struct hsdp_plan_ops {
      * Adds a parameter; any order over units. *ret_param counts from 0.
      *
      * Errors: HSDP_ERR_INVALID names the parameter: repeated name, negative size, a size beyond
-     * 2^62 bytes, an unknown unit, a tie to an unknown name or to another shape.
+     * 2^62 bytes, an unknown unit, a tie to an unknown name, or to a parameter of another shape,
+     * class, frozen flag, hyper_group or block_elems; HSDP_ERR_UNSUPPORTED for ties that this
+     * plugin cannot execute.
      */
     int32_t (*add_param)(hsdp_plan *plan, const struct hsdp_param_spec *spec, uint32_t *ret_param,
                          struct hsdp_error *reterr);
 
-    /** Lays everything out; from here on the plan is only read. */
+    /**
+     * Lays everything out; from here on the plan is only read.
+     *
+     * Errors: HSDP_ERR_INVALID names a unit without parameters; HSDP_ERR_UNSUPPORTED a block_elems
+     * for which no shard boundary fits.
+     */
     int32_t (*finish)(hsdp_plan *plan, struct hsdp_error *reterr);
 
     /** Tells the totals. This and the functions below need a finished plan, else HSDP_ERR_STATE. */
@@ -310,9 +323,10 @@ struct hsdp_plan_ops {
                       uint32_t *ret_writer_rank, struct hsdp_error *reterr);
 
     /**
-     * Writes the plan as JSON: classes, units, buffers, slots, memory, traffic per step, notes.
+     * Writes the plan as JSON.
      *
-     * Shapes: as describe() in abi.h.
+     * Shapes: as describe() in abi.h; an object with the members mesh, settings, classes, units,
+     * memory, traffic_per_step (of one microbatch) and notes; others may be added.
      */
     int32_t (*report)(const hsdp_plan *plan, char *ret_text, uint64_t max_bytes,
                       uint64_t *ret_bytes, struct hsdp_error *reterr);

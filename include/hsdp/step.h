@@ -48,8 +48,8 @@ struct hsdp_step_spec {
  *
  * Since: 1.0
  */
-struct hsdp_step_result {
-    size_t struct_size;    /* sizeof(struct hsdp_step_result) */
+struct hsdp_step_info {
+    size_t struct_size;    /* sizeof(struct hsdp_step_info) */
     double norm;           /* after gradient_scale and weight; inf or NaN if an element is */
     double clip;           /* 0 < clip <= 1 */
     double factor;         /* what the optimizer multiplies gradients by */
@@ -72,7 +72,10 @@ struct hsdp_step_ops {
      *
      * Errors: HSDP_ERR_STATE names the unit that is still in an open pass, unsharded, or has
      * gradients that no FULL pass took up; or says that a step is open already.
-     * HSDP_ERR_UNSUPPORTED for a norm_p that is not built.
+     * HSDP_ERR_INVALID for numbers that are negative or not finite, a weight where gradients are a
+     * mean, or one that has_weight leaves out; HSDP_ERR_UNSUPPORTED for a norm_p that is not built.
+     *
+     * Blocks: until this rank's reductions are done.
      */
     int32_t (*begin)(hsdp_model *model, const struct hsdp_step_spec *spec, uint64_t *ret_ticket,
                      struct hsdp_error *reterr);
@@ -80,9 +83,10 @@ struct hsdp_step_ops {
     /**
      * Waits for the step's collective. May be asked again.
      *
-     * Errors: HSDP_ERR_MISMATCH when ranks began with other numbers, which fails the job.
+     * Errors: HSDP_ERR_MISMATCH when ranks began with other numbers, which fails the job;
+     * HSDP_ERR_NONFINITE if the host asked for it; HSDP_ERR_STATE when no step is open.
      */
-    int32_t (*result)(hsdp_model *model, struct hsdp_step_result *ret_result,
+    int32_t (*result)(hsdp_model *model, struct hsdp_step_info *ret_result,
                       struct hsdp_error *reterr);
 
     /**
@@ -95,13 +99,18 @@ struct hsdp_step_ops {
     /**
      * Publishes the parameters and closes the step; gradients are dropped. The next unshard of
      * each rank waits for what it needs.
+     *
+     * Errors: HSDP_ERR_STATE when no step is open, or one that HSDP_ERR_NONFINITE has refused.
      */
     int32_t (*end)(hsdp_model *model, void *stream, uint64_t *ret_ticket,
                    struct hsdp_error *reterr);
 
     /**
-     * Closes the step without publishing: parameters are as before, gradients are dropped. What
-     * the optimizer has written to states stays written.
+     * Closes the step without publishing; gradients are dropped. For a host that has written
+     * nothing to HSDP_FLAT_MASTER in this step: where masters are the parameters themselves (fp32),
+     * what was written there cannot be taken back.
+     *
+     * Errors: HSDP_ERR_STATE when no step is open, or after hsdp.adamw has updated.
      */
     int32_t (*discard)(hsdp_model *model, void *stream, struct hsdp_error *reterr);
 };
@@ -110,7 +119,7 @@ struct hsdp_step_ops {
 } /* extern "C" */
 #endif
 
-#define HSDP_STEP_SPEC_INIT   HSDP_INIT_(hsdp_step_spec)
-#define HSDP_STEP_RESULT_INIT HSDP_INIT_(hsdp_step_result)
+#define HSDP_STEP_SPEC_INIT HSDP_INIT_(hsdp_step_spec)
+#define HSDP_STEP_INFO_INIT HSDP_INIT_(hsdp_step_info)
 
 #endif /* HSDP_STEP_H */

@@ -25,8 +25,11 @@ extern "C" {
  *     INNER  they are reduced to the resting shard, and added up there;
  *     FULL   they are reduced over all of R to the step shard, and added up there.
  *
- * Nothing is divided before the step. A unit that a rank never hands over counts as zeros, and so
- * does one that is in no pass of the window. Units without trainable parameters need no pass.
+ * Each pass starts from a fresh gradient: BACKWARD_SET and BACKWARD never see what an earlier pass
+ * has left. Nothing is divided before the step, and then by the ranks, not by the passes: the mean
+ * over microbatches is the step's gradient_scale. A unit that a rank never hands over counts as
+ * zeros, and so does one that is in no pass of the window. Units without trainable parameters need
+ * no pass.
  *
  * On a network unshard is an all-gather and a reduction a reduce-scatter. So all ranks of a class
  * make the same unshard calls in the same order, those without tokens too; and they open and close
@@ -55,7 +58,10 @@ struct hsdp_unit_ops {
      * backward use needs an open pass that holds the unit, once per pass.
      *
      * stream is where the host will read; *ret_ticket is done when it may.
-     * Errors: HSDP_ERR_STATE names both units when another one still occupies the slot.
+     * Blocks: a backward use, until peers have read what was in the gradient slot before.
+     * Errors: HSDP_ERR_STATE names both units when another one still occupies the slot, and for a
+     * backward use without an open pass that holds the unit, twice in a pass, or in a step or an
+     * edit; HSDP_ERR_INVALID for a use that is none.
      */
     int32_t (*unshard)(hsdp_model *model, uint32_t unit, int32_t use, void *stream,
                        uint64_t *ret_ticket, struct hsdp_error *reterr);
@@ -95,6 +101,8 @@ struct hsdp_unit_ops {
      * the host may not touch the gradient view. Does not release the parameters.
      *
      * *ret_ticket is done when the reduction is, which the host need not await.
+     *
+     * Blocks: until the unit's reduction of the pass before is done.
      * Errors: HSDP_ERR_STATE when the unit has no gradient buffer, was handed over already, or is
      * too far (`slots` or more) ahead of one that was not: both are named.
      */
@@ -104,7 +112,8 @@ struct hsdp_unit_ops {
     /**
      * Closes a pass; units not handed over count as zeros on this rank.
      *
-     * Errors: HSDP_ERR_STATE when a unit's gradient buffer was acquired and not handed over.
+     * Errors: HSDP_ERR_STATE when a unit's gradient buffer was acquired and not handed over, or
+     * when late gradients of a unit that was not handed over find its slot occupied.
      */
     int32_t (*backward_end)(hsdp_model *model, uint64_t pass, void *stream, uint64_t *ret_ticket,
                             struct hsdp_error *reterr);

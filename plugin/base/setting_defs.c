@@ -6,6 +6,7 @@
 
 #define DTYPES      "fp32 bf16 fp16"
 #define MAX_SECONDS INT32_MAX
+#define MAX_DIVISOR 16777216 /* whole numbers are exact in fp32 up to here */
 #define PLAN_CLASS  (SETTING_PLAN | SETTING_CLASS)
 
 #define STRATEGIES                                                                                 \
@@ -32,7 +33,7 @@ const struct setting_def setting_defs[SETTINGS_COUNT] = {
      "dtype of the unsharded gradients that the host writes"},
     {"gradient_op", PLAN_CLASS, SETTING_CHOICE, "mean sum", 0, 0, "mean", NULL,
      "whether gradients are divided by gradient_divisor"},
-    {"gradient_divisor", PLAN_CLASS, SETTING_INTEGER, NULL, 1, INT32_MAX, NULL,
+    {"gradient_divisor", PLAN_CLASS, SETTING_INTEGER, NULL, 1, MAX_DIVISOR, NULL,
      "the number of data ranks of the mesh", "what a mean is divided by"},
     {"accumulation_scope", SETTING_PLAN, SETTING_CHOICE, "none inner full", 0, 0, "none", NULL,
      "how far gradients are reduced before the last microbatch; memory is planned for it"},

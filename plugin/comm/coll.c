@@ -42,33 +42,12 @@ void op_end(struct hsdp_group *group, struct op_queue *queue, struct op *op)
     op->start->n_left--;
 }
 
-/* -------------------------------------------------------------------------------- conditions */
-
-static void posts_await(struct hsdp_group *group, struct op *op, uint64_t round)
-{
-    for (uint32_t i = 0; i < group->n_ranks; i++) {
-        group->entries[i].counter = &group_area(group, i)->n_posted;
-        group->entries[i].target = round;
-        group->entries[i].rank = group->ranks[i];
-    }
-    op->wait.entries = group->entries;
-    op->wait.n_entries = group->n_ranks;
-}
-
-/* The piece of a round is the one of two rounds before, which all must have read. */
-static void piece_await(struct hsdp_group *group, struct op *op, uint64_t round)
-{
-    for (uint32_t i = 0; i < group->n_ranks; i++) {
-        group->entries[i].counter = &group_area(group, i)->n_read;
-        group->entries[i].target = round > 2 ? round - 2 : 0;
-        group->entries[i].rank = group->ranks[i];
-    }
-    op->wait.entries = group->entries;
-    op->wait.n_entries = group->n_ranks;
-}
-
 /* -------------------------------------------------------------------------------------- steps */
 
+/*
+ * A piece is written again two rounds later. By then it has been read: a member posts a round only
+ * after it has read the one before, and this member has seen the posts of all.
+ */
 static void round_post(struct hsdp_group *group, struct op *op, uint64_t round)
 {
     struct area *own = group_area(group, group->index);
@@ -78,6 +57,13 @@ static void round_post(struct hsdp_group *group, struct op *op, uint64_t round)
     }
     piece_post(group, op, own->pieces[round % 2]);
     job_signal(group->job, &own->n_posted, round, group->ranks, group->n_ranks);
+    for (uint32_t i = 0; i < group->n_ranks; i++) {
+        group->entries[i].counter = &group_area(group, i)->n_posted;
+        group->entries[i].target = round;
+        group->entries[i].rank = group->ranks[i];
+    }
+    op->wait.entries = group->entries;
+    op->wait.n_entries = group->n_ranks;
     op->phase = OP_READ;
 }
 
@@ -103,8 +89,6 @@ static int32_t headers_check(struct hsdp_group *group, struct op *op, uint64_t r
 
 static void round_read(struct hsdp_group *group, struct op *op, uint64_t round)
 {
-    struct area *own = group_area(group, group->index);
-
     if (op->round == 0) {
         op->n_rounds = op_n_rounds(group, op, (int)(round % 2));
     }
@@ -112,33 +96,25 @@ static void round_read(struct hsdp_group *group, struct op *op, uint64_t round)
     group->collectives.n_rounds = round;
     op->round++;
     op->phase = op->round == op->n_rounds ? OP_DONE : OP_POST;
-    job_signal(group->job, &own->n_read, round, group->ranks, group->n_ranks);
 }
 
 /* One collective, until it is done or somebody is missing. */
 static int32_t coll_progress(struct hsdp_group *group, struct op *op, struct hsdp_error *reterr)
 {
-    int32_t status;
-    bool is_met;
-
     while (op->phase != OP_DONE) {
         uint64_t round = group->collectives.n_rounds + 1;
+        int32_t status = HSDP_OK;
+        bool is_met;
 
         if (op->phase == OP_POST) {
-            piece_await(group, op, round);
-            if (!wait_is_met(&op->wait)) {
-                return HSDP_PENDING;
-            }
             round_post(group, op, round);
-            posts_await(group, op, round);
         }
         is_met = wait_is_met(&op->wait); /* before the headers, so that all of them are checked */
-        status = op->round == 0 ? headers_check(group, op, round, reterr) : HSDP_OK;
-        if (status != HSDP_OK) {
-            return status;
+        if (op->round == 0) {
+            status = headers_check(group, op, round, reterr);
         }
-        if (!is_met) {
-            return HSDP_PENDING;
+        if (status != HSDP_OK || !is_met) {
+            return status != HSDP_OK ? status : HSDP_PENDING;
         }
         round_read(group, op, round);
     }

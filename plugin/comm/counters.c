@@ -38,11 +38,34 @@ _Atomic uint64_t *job_counter_register(struct hsdp_job *job, const char *name)
     return &counter->value;
 }
 
+int32_t counters_init(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    static const char *const names[] = {
+        "memory.parameters", "memory.gradients", "memory.optimizer", "memory.unsharded", "steps",
+        "unshards",          "reductions"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (job_counter_register(job, names[i]) == NULL) {
+            return error_set(reterr, HSDP_ERR_NO_MEMORY, "job: no memory for counters");
+        }
+    }
+    job->n_waits = job_counter_register(job, "waits");
+    job->wait_ns = job_counter_register(job, "wait_ns");
+    if (job->n_waits == NULL || job->wait_ns == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "job: no memory for counters");
+    }
+    return HSDP_OK;
+}
+
 int32_t job_counter(const struct hsdp_job *job, const char *name, uint64_t *ret_value,
                     struct hsdp_error *reterr)
 {
     struct counter *counter = counter_find(job, name);
+    int32_t status = job_check_process(job, reterr);
 
+    if (status != HSDP_OK) {
+        return status;
+    }
     if (counter == NULL) {
         return error_set(reterr, HSDP_ERR_INVALID,
                          "diag: no counter is named \"%.64s\"; counter_name lists them", name);

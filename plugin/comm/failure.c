@@ -153,13 +153,14 @@ int32_t failure_refuse(struct hsdp_job *job, struct hsdp_error *reterr)
 int32_t job_abort(struct hsdp_job *job, const char *reason, struct hsdp_error *reterr)
 {
     struct hsdp_error err;
+    int32_t status;
 
     if (job == NULL) {
         return error_set(reterr, HSDP_ERR_INVALID, "job.abort: the job is NULL");
     }
-    if (*job->alive == 0) {
-        return error_set(reterr, HSDP_ERR_FORKED,
-                         "job: made in another process, of which this one is a child");
+    status = job_check_process(job, reterr);
+    if (status != HSDP_OK) {
+        return status;
     }
     error_set(&err, HSDP_ERR_ABORTED, "%s", reason == NULL ? "abort called by the host" : reason);
     failure_raise(job, &err);
@@ -169,10 +170,10 @@ int32_t job_abort(struct hsdp_job *job, const char *reason, struct hsdp_error *r
 int32_t job_status(const struct hsdp_job *job, struct hsdp_error *reterr)
 {
     const struct failure *first;
+    int32_t status = job_check_process(job, reterr);
 
-    if (*job->alive == 0) {
-        return error_set(reterr, HSDP_ERR_FORKED,
-                         "job: made in another process, of which this one is a child");
+    if (status != HSDP_OK) {
+        return status;
     }
     first = failure_first(job);
     if (first == NULL) {

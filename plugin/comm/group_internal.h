@@ -14,8 +14,8 @@
 /*
  * Each member of a communicator owns one area of shared memory, writes it, and reads those of the
  * others. A collective goes in rounds: in each, every member posts a piece of what it gives, then
- * reads what it needs of the pieces of all. There are two pieces, of odd and even rounds; one is
- * written again once all have read it. Sends go over lanes, one per destination, chunk by chunk.
+ * reads what it needs of the pieces of all. There are two pieces, of odd and even rounds. Sends go
+ * over lanes, one per destination, chunk by chunk.
  */
 #define ROUND_BYTES (128u * 1024u)
 #define CHUNK_BYTES (32u * 1024u)
@@ -45,7 +45,6 @@ struct lane {
 
 struct area {
     alignas(64) _Atomic uint64_t n_posted; /* rounds */
-    alignas(64) _Atomic uint64_t n_read;   /* rounds of all members */
     alignas(64) struct coll_header headers[2];
     alignas(64) uint8_t pieces[2][ROUND_BYTES];
     struct lane lanes[GROUP_MAX_RANKS]; /* by the other's index */

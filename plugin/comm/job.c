@@ -103,7 +103,7 @@ static void fields_init(struct hsdp_job *job, const struct hsdp_job_spec *spec)
     atomic_init(&job->n_refs, 1);
     atomic_init(&job->abort_fd, -1);
     for (uint32_t rank = 0; rank < LAUNCH_MAX_RANKS; rank++) {
-        job->pidfds[rank] = -1;
+        job->pidfds[rank] = PIDFD_UNKNOWN;
         job->connections[rank] = -1;
     }
 }
@@ -133,6 +133,9 @@ int32_t job_create(const struct hsdp_job_spec *spec, struct hsdp_job **ret_job,
     if (status == HSDP_OK) {
         status = identity_read(job, reterr);
     }
+    if (status == HSDP_OK) {
+        status = counters_init(job, reterr);
+    }
     if (status != HSDP_OK) {
         job_unref(job);
         return status;
@@ -154,7 +157,7 @@ static void connections_close(struct hsdp_job *job)
             close(job->pidfds[rank]);
         }
         job->connections[rank] = -1;
-        job->pidfds[rank] = -1;
+        job->pidfds[rank] = PIDFD_UNKNOWN;
     }
 }
 
@@ -215,6 +218,15 @@ void job_destroy(struct hsdp_job *job)
 
 /* -------------------------------------------------------------------------------- entering */
 
+int32_t job_check_process(const struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    if (*job->alive == 0) {
+        return error_set(reterr, HSDP_ERR_FORKED,
+                         "job: made in another process, of which this one is a child");
+    }
+    return HSDP_OK;
+}
+
 /* In a child another thread of the parent may hold the lock for ever; there is no other here. */
 void job_lock(struct hsdp_job *job)
 {
@@ -232,11 +244,11 @@ void job_unlock(struct hsdp_job *job)
 
 int32_t job_enter_failed(struct hsdp_job *job, struct hsdp_error *reterr)
 {
+    int32_t status = job_check_process(job, reterr);
     uint64_t away_ns;
 
-    if (*job->alive == 0) {
-        return error_set(reterr, HSDP_ERR_FORKED,
-                         "job: made in another process, of which this one is a child");
+    if (status != HSDP_OK) {
+        return status;
     }
     if (atomic_exchange(&job->is_inside, 1u) != 0) {
         return error_set(reterr, HSDP_ERR_BUSY,
@@ -292,12 +304,8 @@ static int32_t peers_watch(struct hsdp_job *job, struct hsdp_error *reterr)
             continue;
         }
         job->pidfds[rank] = process_open(control->ranks[rank].pid);
-        if (job->pidfds[rank] < 0 && errno == ESRCH) {
-            job->pidfds[rank] = PIDFD_GONE;
-        } else if (job->pidfds[rank] < 0) {
-            return error_set(reterr, HSDP_ERR_UNAVAILABLE,
-                             "connect: cannot watch process %" PRIu32 " of rank %" PRIu32 ": %s",
-                             control->ranks[rank].pid, rank, strerror(errno));
+        if (job->pidfds[rank] < 0) {
+            job->pidfds[rank] = errno == ESRCH ? PIDFD_GONE : PIDFD_NONE;
         }
     }
     return HSDP_OK;

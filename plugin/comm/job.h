@@ -13,7 +13,11 @@
 
 struct hsdp_job; /* job_internal.h, for plugin/comm only */
 
-/* ------------------------------------------------- the functions of the public table: hsdp/job.h
+/* ------------------------------------------------------- the public tables: hsdp/job.h, diag.h */
+
+/*
+ * None of them enters by itself: the border does, around all but create, abort, status, destroy,
+ * report and the counters. Close, setting, info and ticket_wait are let in on a failed job.
  */
 
 int32_t job_create(const struct hsdp_job_spec *spec, struct hsdp_job **ret_job,
@@ -99,7 +103,7 @@ struct wait {
     uint64_t deadline_ns;  /* of the operation; 0 = job_timeout_ms from the start of this wait */
 };
 
-bool wait_is_met(const struct wait *wait); /* acquire order */
+bool wait_is_met(const struct wait *wait); /* sequentially consistent: see wait.c */
 
 /**
  * Waits until all entries are met, doing open work meanwhile. On expiry, loss of a missing peer or
@@ -108,7 +112,8 @@ bool wait_is_met(const struct wait *wait); /* acquire order */
  */
 int32_t job_wait(struct hsdp_job *job, const struct wait *wait, struct hsdp_error *reterr);
 
-/** Raises a counter (release order) and rings those of the ranks that sleep. Own rank is skipped.
+/** Raises a counter (sequentially consistent: see wait.c) and rings those of the ranks that sleep.
+ * Own rank is skipped.
  */
 void job_signal(struct hsdp_job *job, _Atomic uint64_t *counter, uint64_t value,
                 const uint32_t *ranks, uint32_t n_ranks);
@@ -187,7 +192,11 @@ void shared_memory_fini(struct shared_memory *memory); /* closes; mappings stay 
 /** A counter for diag->counter; the same name again gives the same one. NULL without memory. */
 _Atomic uint64_t *job_counter_register(struct hsdp_job *job, const char *name);
 
-/* Models add themselves to the reports "memory" and "plan"; called from any thread. */
+/*
+ * Models add themselves to reports: write() puts JSON values without keys into the array "models"
+ * of "memory" and "plan", and into the array "groups" of "ledger"; it ignores names that it does
+ * not know. Called from any thread, under the job's lock: it may call nothing that takes a job.
+ */
 struct reporter {
     struct reporter *next; /* private to the job */
     void (*write)(struct reporter *reporter, const char *what, struct text *text);

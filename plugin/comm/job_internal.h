@@ -16,7 +16,10 @@
 #define JOB_NAME_MAX   63u
 #define JOB_MAX_PHASES 16u
 
-#define PIDFD_GONE (-2) /* the process had ended before it could be opened */
+/* In place of a descriptor. */
+#define PIDFD_UNKNOWN (-3) /* not tried */
+#define PIDFD_NONE    (-1) /* this kernel or its filters have none: the process table is read */
+#define PIDFD_GONE    (-2) /* the process had ended before it could be opened */
 
 enum job_state {
     JOB_CREATED,
@@ -82,7 +85,7 @@ struct hsdp_job {
     uint64_t failed_ticket;      /* the first that was open when the job failed */
 
     _Atomic(struct control *) control; /* NULL before connect */
-    int pidfds[LAUNCH_MAX_RANKS];      /* -1 = not opened */
+    int pidfds[LAUNCH_MAX_RANKS];      /* or PIDFD_* */
     int connections[LAUNCH_MAX_RANKS]; /* rank 0: to each other rank; others: [0] only */
     uint64_t n_exchanges;
     uint64_t n_memories;
@@ -98,11 +101,18 @@ struct hsdp_job {
     uint64_t next_look_ns; /* when deadlines and peers are looked at again */
 
     _Atomic(struct counter *) counters;
+    _Atomic uint64_t *n_waits; /* counters: waits that were not over at once, and their time */
+    _Atomic uint64_t *wait_ns;
     struct communicator *communicators;
     struct hsdp_group *groups; /* not destroyed, newest first; guarded by lock */
 };
 
-/* job.c: the lock, in the process that made the job. */
+/* counters.c: those that every job has, whatever it does. */
+int32_t counters_init(struct hsdp_job *job, struct hsdp_error *reterr);
+
+/* job.c: HSDP_ERR_FORKED in a child of the process that made the job. */
+int32_t job_check_process(const struct hsdp_job *job, struct hsdp_error *reterr);
+/* The lock, in the process that made the job. */
 void job_lock(struct hsdp_job *job);
 void job_unlock(struct hsdp_job *job);
 

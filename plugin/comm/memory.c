@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -23,10 +24,19 @@ struct request {
 int32_t memory_file_create(const char *name, uint64_t n_bytes, int *ret_fd,
                            struct hsdp_error *reterr)
 {
+    struct rlimit limit;
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (fd < 0) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "job: no shared memory: %s", strerror(errno));
+    }
+    /* The kernel would answer with a signal that ends the host. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < n_bytes) {
+        close(fd);
+        return error_set(reterr, HSDP_ERR_NO_MEMORY,
+                         "job: %" PRIu64 " bytes of shared memory are more than the limit on file "
+                         "sizes (ulimit -f), %" PRIu64 " bytes",
+                         n_bytes, (uint64_t)limit.rlim_cur);
     }
     /* Sealed, no rank can make it shorter under the feet of the others. */
     if (n_bytes > INT64_MAX || ftruncate(fd, (off_t)n_bytes) != 0 ||

@@ -9,12 +9,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+enum { STATE_UNKNOWN = '?', STATE_NONE = '-' };
+
 int process_open(uint32_t pid)
 {
     return (int)syscall(SYS_pidfd_open, pid, 0); /* closed on exec by itself */
 }
 
-bool process_is_stopped(uint32_t pid)
+/* The kernel's letter for what a process is doing. */
+static char process_state(uint32_t pid)
 {
     char path[32];
     char line[256];
@@ -25,12 +28,26 @@ bool process_is_stopped(uint32_t pid)
     snprintf(path, sizeof(path), "/proc/%" PRIu32 "/stat", pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return false;
+        return access("/proc/self/stat", R_OK) == 0 && access(path, F_OK) != 0 ? STATE_NONE
+                                                                               : STATE_UNKNOWN;
     }
     n_bytes = read(fd, line, sizeof(line) - 1);
     close(fd);
     line[n_bytes < 0 ? 0 : n_bytes] = '\0';
     name_end = strrchr(line, ')'); /* the name before it may hold anything */
-    return name_end != NULL &&
-           (strncmp(name_end, ") T", 3) == 0 || strncmp(name_end, ") t", 3) == 0);
+    return name_end != NULL && strlen(name_end) > 2 ? name_end[2] : STATE_UNKNOWN;
+}
+
+bool process_has_ended(uint32_t pid)
+{
+    char state = process_state(pid);
+
+    return state == STATE_NONE || state == 'Z' || state == 'X';
+}
+
+bool process_is_stopped(uint32_t pid)
+{
+    char state = process_state(pid);
+
+    return state == 'T' || state == 't';
 }

@@ -6,8 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Opens a process by its number; -1 with errno. */
+/** Opens a process by its number; -1 with errno: ESRCH when it has ended, else this cannot. */
 int process_open(uint32_t pid);
+
+/** For where process_open cannot: true if a process has ended, false also when nobody can say. */
+bool process_has_ended(uint32_t pid);
 
 /** True if a process is stopped by a signal or a debugger; false also when nobody can say. */
 bool process_is_stopped(uint32_t pid);

@@ -17,6 +17,7 @@
 #define BACKLOG        4096
 #define HELLO_LIMIT_MS 2000u /* a stranger who says nothing is dropped then */
 #define LINGER_MS      5000u /* once ranks disagree: so long the others may come to hear it */
+#define LATE_MS        500u  /* once it has failed: so long for those a moment behind the others */
 #define POLLS_MAX      (2u + 2u * MAX_GUESTS)
 
 struct guest {
@@ -39,6 +40,7 @@ struct meeting {
     uint32_t n_guests;
     uint32_t reporter; /* of what ended it */
     int listener;
+    bool is_listening;
     struct hsdp_error misfit; /* the first disagreement */
     struct guest guests[MAX_GUESTS];
     struct pollfd polls[POLLS_MAX];
@@ -355,6 +357,7 @@ static int32_t meeting_listen(struct meeting *meeting, struct hsdp_error *reterr
     if (listen(meeting->listener, BACKLOG) != 0) {
         return error_set(reterr, HSDP_ERR_UNAVAILABLE, "connect: listen: %s", strerror(errno));
     }
+    meeting->is_listening = true;
     return HSDP_OK;
 }
 
@@ -393,10 +396,51 @@ static int32_t meeting_welcome(struct meeting *meeting, struct hsdp_error *reter
     return status;
 }
 
+static void guests_drop(struct meeting *meeting, bool is_known)
+{
+    for (uint32_t i = meeting->n_guests; i-- > 0;) {
+        if (meeting->guests[i].is_known == is_known) {
+            guest_drop(meeting, i);
+        }
+    }
+}
+
+/* Tells those who come a moment later, who would look for a rank 0 that has gone. */
+static void late_tell(struct meeting *meeting, struct wire_message *message)
+{
+    uint64_t until_ns = clock_deadline_ns(LATE_MS);
+    struct hsdp_error err;
+    uint32_t n;
+
+    while (meeting->n_known + 1 < meeting->own.world_ranks && clock_now_ns() < until_ns) {
+        n = polls_fill(meeting);
+        poll(&meeting->polls[1], n - 1, clock_left_ms(until_ns, LATE_MS));
+        guests_serve(meeting, &err);
+        guests_tell(meeting, message, -1);
+        guests_drop(meeting, true);
+        if (meeting->polls[1].revents != 0) {
+            guests_accept(meeting);
+        }
+    }
+}
+
+/* Everybody hears how it failed: at once who is there, and who comes late, unless time is over. */
+static void meeting_fail(struct meeting *meeting, const struct hsdp_error *err)
+{
+    struct wire_message message = {.kind = WIRE_FAILED, .rank = meeting->reporter};
+
+    message.error = *err;
+    guests_tell(meeting, &message, -1);
+    guests_drop(meeting, true);
+    if (meeting->is_listening && err->status != HSDP_ERR_TIMEOUT &&
+        err->status != HSDP_ERR_ABORTED) {
+        late_tell(meeting, &message);
+    }
+}
+
 int32_t rendezvous_root(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
 {
     struct meeting *meeting = calloc(1, sizeof(*meeting));
-    struct wire_message message = {.kind = WIRE_FAILED};
     int32_t status;
 
     if (meeting == NULL) {
@@ -425,13 +469,10 @@ int32_t rendezvous_root(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_
     }
     if (status != HSDP_OK) {
         status = rendezvous_end(job, meeting->reporter, reterr);
-        message.rank = meeting->reporter;
-        message.error = *reterr;
-        guests_tell(meeting, &message, -1);
+        meeting_fail(meeting, reterr);
     }
-    while (meeting->n_guests > 0) {
-        guest_drop(meeting, meeting->n_guests - 1);
-    }
+    guests_drop(meeting, false);
+    guests_drop(meeting, true);
     if (meeting->listener >= 0) {
         close(meeting->listener);
     }

@@ -130,12 +130,13 @@ static const struct report reports[] = {
 int32_t job_report(const struct hsdp_job *job, const char *what, char *ret_text, uint64_t max_bytes,
                    uint64_t *ret_bytes, struct hsdp_error *reterr)
 {
-    struct hsdp_job *locked =
-        (struct hsdp_job *)(uintptr_t)job; /* the lock is no part of what
-                                              a report promises not to change */
+    struct hsdp_job *locked = (struct hsdp_job *)(uintptr_t)job; /* for its lock alone */
     struct text text = TEXT_INIT;
-    int32_t status;
+    int32_t status = job_check_process(job, reterr);
 
+    if (status != HSDP_OK) {
+        return status;
+    }
     for (size_t i = 0; i < sizeof(reports) / sizeof(reports[0]); i++) {
         if (strcmp(reports[i].name, what) != 0) {
             continue;

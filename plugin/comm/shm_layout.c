@@ -15,6 +15,15 @@ static uint64_t bytes_align(uint64_t n_bytes, uint64_t align)
     return (n_bytes + align - 1) / align * align;
 }
 
+void shm_count(const struct shm_ranks *ranks, uint64_t bytes_per_peer)
+{
+    if (ranks->traffic != NULL && ranks->operations != NULL) {
+        atomic_fetch_add_explicit(ranks->operations, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(ranks->traffic, (ranks->n_ranks - 1) * bytes_per_peer,
+                                  memory_order_relaxed);
+    }
+}
+
 bool shm_is_trainable(const struct store *store, uint32_t unit)
 {
     const struct plan_unit *u = &store->plan->units[unit];
@@ -51,6 +60,8 @@ static void ranks_init(struct shm_ranks *ret, struct store *store, uint32_t dims
     if (ret->n_ranks > 1) {
         snprintf(counter, sizeof(counter), "traffic.%s", ret->name);
         ret->traffic = job_counter_register(store->job, counter);
+        snprintf(counter, sizeof(counter), "operations.%s", ret->name);
+        ret->operations = job_counter_register(store->job, counter);
     }
 }
 

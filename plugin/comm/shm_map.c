@@ -30,8 +30,8 @@ static int32_t region_map(struct store *store, uint32_t rank, bool is_whole,
                          " one of %" PRIu64,
                          rank, store->memory.sizes[rank], store->rank, store->region_bytes);
     }
-    base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, store->memory.fd,
-                (off_t)store->memory.offsets[rank]);
+    base = mmap(NULL, n_bytes, is_whole ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
+                store->memory.fd, (off_t)store->memory.offsets[rank]);
     if (base == MAP_FAILED) {
         return map_refuse("a region", n_bytes, reterr);
     }

@@ -26,7 +26,7 @@ static int32_t peers_await(struct passage *passage, bool is_consumed, struct hsd
 
     wait.operation = passage->offer->operation;
     wait.unit = passage->offer->unit;
-    wait.sequence = store->n_chunks;
+    wait.sequence = store->n_offers;
     for (uint32_t i = 0; i < passage->n_ranks; i++) {
         struct shm_header *header = shm_header(store, passage->ranks[i]);
 
@@ -78,6 +78,32 @@ static int32_t chunk_pass(struct passage *passage, uint64_t round, struct hsdp_e
     return peers_await(passage, true, reterr);
 }
 
+/* Do all ranks move the same thing? */
+static int32_t tags_compare(struct passage *passage, struct hsdp_error *reterr)
+{
+    struct store *store = passage->store;
+    const struct store_offer *offer = passage->offer;
+    struct hsdp_error err;
+
+    for (uint32_t i = 0; i < passage->n_ranks; i++) {
+        uint32_t rank = passage->ranks[i];
+
+        if (shm_header(store, rank)->offer_tag == offer->tag) {
+            continue;
+        }
+        error_set(&err, HSDP_ERR_MISMATCH,
+                  "%s: rank %" PRIu32 " and rank %" PRIu32
+                  " name different parameters or states in their call %" PRIu64,
+                  offer->operation, store->rank, rank, store->n_offers);
+        error_where(&err, offer->operation, NULL, offer->unit);
+        if (reterr != NULL) {
+            *reterr = err;
+        }
+        return job_fail(store->job, &err);
+    }
+    return HSDP_OK;
+}
+
 /* Round zero carries no bytes: it tells everyone's sizes, and so how many rounds there are. */
 static int32_t sizes_pass(struct passage *passage, struct hsdp_error *reterr)
 {
@@ -86,11 +112,16 @@ static int32_t sizes_pass(struct passage *passage, struct hsdp_error *reterr)
     uint64_t largest = 0;
     int32_t status;
 
+    shm_header(store, store->rank)->offer_tag = offer->tag;
     shm_header(store, store->rank)->offer_bytes = offer->n_bytes;
     store->n_chunks++;
     job_signal(store->job, &shm_header(store, store->rank)->offer_arrived, store->n_chunks,
                passage->ranks, passage->n_ranks);
     status = peers_await(passage, false, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    status = tags_compare(passage, reterr);
     if (status != HSDP_OK) {
         return status;
     }
@@ -165,6 +196,7 @@ int32_t shm_offer(struct store *store, const struct store_offer *offer, struct h
     for (uint32_t i = 0; i < passage.n_ranks; i++) {
         passage.ranks[i] = mesh_peer(mesh, dims, store->rank, i);
     }
+    store->n_offers++;
     status = passage_run(&passage, reterr);
     for (uint32_t i = 0; i < offer->n_readable; i++) {
         free(received[i]);

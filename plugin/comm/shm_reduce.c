@@ -70,14 +70,6 @@ static void counter_raise(struct shm_reduction *reduction, const struct shm_rank
     }
 }
 
-static void traffic_count(const struct shm_ranks *ranks, uint64_t bytes_per_peer)
-{
-    if (ranks->traffic != NULL) {
-        atomic_fetch_add_explicit(ranks->traffic, (ranks->n_ranks - 1) * bytes_per_peer,
-                                  memory_order_relaxed);
-    }
-}
-
 /* ------------------------------------------------------------------------------- stages */
 
 /* Peers must be done with the last contribution, and with the inner sum if it is the same memory.
@@ -89,6 +81,7 @@ static void source_await(struct shm_reduction *reduction)
     struct shm_unit *u = &store->units[reduction->unit];
 
     stage_begin(reduction, SHM_SOURCE);
+    reduction->wait.sequence = ++class->n_reductions;
     condition_add(reduction, &class->inner, COUNTER_CONSUMED, u->sequence);
     if (shm_inner_is_local(store, reduction->unit)) {
         condition_add(reduction, &class->outer, COUNTER_OUTER_CONSUMED, u->outer_sequence);
@@ -104,7 +97,6 @@ static void inner_await(struct shm_reduction *reduction)
     u->counters->is_absent = reduction->is_absent;
     u->sequence++;
     u->has_local = false;
-    reduction->wait.sequence = u->sequence;
     counter_raise(reduction, &class->inner, COUNTER_ARRIVED, u->sequence);
     stage_begin(reduction, SHM_INNER);
     condition_add(reduction, &class->inner, COUNTER_ARRIVED, u->sequence);
@@ -163,7 +155,7 @@ static void inner_sum(struct shm_reduction *reduction)
     mode = fp_mode_enter();
     reduce_tree(&spec);
     fp_mode_leave(mode);
-    traffic_count(inner, spec.n_elems * dtype_bytes(spec.wire_dtype));
+    shm_count(inner, spec.n_elems * dtype_bytes(spec.wire_dtype));
     if (is_step) {
         u->has_step = true;
     } else {
@@ -195,7 +187,7 @@ static void outer_sum(struct shm_reduction *reduction)
     mode = fp_mode_enter();
     reduce_tree(&spec);
     fp_mode_leave(mode);
-    traffic_count(outer, spec.n_elems * sizeof(float));
+    shm_count(outer, spec.n_elems * sizeof(float));
     u->has_step = true;
     u->has_inner = false;
 }

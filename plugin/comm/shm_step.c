@@ -61,12 +61,7 @@ static void unshard_count(struct store *store, uint32_t unit)
     for (uint32_t b = 0; b < plan_unit->n_buffers; b++) {
         n_elems += plan_unit->buffers[b].shard_elems[HSDP_SHARD_PARAM];
     }
-    if (gather->traffic != NULL) {
-        atomic_fetch_add_explicit(gather->traffic,
-                                  (gather->n_ranks - 1) * n_elems *
-                                      dtype_bytes(shm_plan_class(store, unit)->param_dtype),
-                                  memory_order_relaxed);
-    }
+    shm_count(gather, n_elems * dtype_bytes(shm_plan_class(store, unit)->param_dtype));
     if (store->n_unshards != NULL) {
         atomic_fetch_add_explicit(store->n_unshards, 1, memory_order_relaxed);
     }
@@ -81,10 +76,6 @@ int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
 
     access_set(store, unit, PROT_READ);
     unshard_count(store, unit);
-    if (unshard->is_active) {
-        *ret_ticket = unshard->work.ticket;
-        return HSDP_OK;
-    }
     for (uint32_t i = 0; i < writers->n_ranks; i++) {
         unshard->entries[i].counter = &shm_header(store, writers->ranks[i])->epoch;
         unshard->entries[i].target = store->epoch;
@@ -96,6 +87,10 @@ int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
     unshard->wait.group = writers->name;
     unshard->wait.unit = store->plan->units[unit].name;
     unshard->wait.sequence = store->epoch;
+    if (unshard->is_active) { /* an earlier ticket nobody waited for: now it means this epoch */
+        *ret_ticket = unshard->work.ticket;
+        return HSDP_OK;
+    }
     if (wait_is_met(&unshard->wait)) {
         *ret_ticket = 0;
         return HSDP_OK;
@@ -151,21 +146,36 @@ static double weight_sum(const struct store *store)
     return weight;
 }
 
+static int32_t numbers_compare(const struct store *store, uint32_t rank, const double *theirs,
+                               const double *root, struct hsdp_error *reterr)
+{
+    static const char *const names[STEP_N_NUMBERS] = {"max_norm", "norm_p", "gradient_scale",
+                                                      "has_weight", "error_if_nonfinite"};
+
+    for (int i = 0; i < STEP_N_NUMBERS; i++) {
+        if (theirs[i] != root[i]) {
+            error_set(reterr, HSDP_ERR_MISMATCH,
+                      "step.begin: step %" PRIu64 ": %s is %.17g on rank 0, %.17g on rank %" PRIu32,
+                      store->step, names[i], root[i], theirs[i], rank);
+            error_where(reterr, "step.begin", NULL, NULL);
+            return HSDP_ERR_MISMATCH;
+        }
+    }
+    return HSDP_OK;
+}
+
 int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct hsdp_error *reterr)
 {
     struct step_words all;
 
     memset(&all, 0, sizeof(all));
-    all.agreed = shm_header(store, 0)->words[store->step % 2].agreed;
+    memcpy(all.numbers, shm_header(store, 0)->words[store->step % 2].numbers, sizeof(all.numbers));
     for (uint32_t rank = 0; rank < store->n_world; rank++) {
         const struct step_words *words = &shm_header(store, rank)->words[store->step % 2];
+        int32_t status = numbers_compare(store, rank, words->numbers, all.numbers, reterr);
 
-        if (words->agreed != all.agreed) {
-            return error_set(reterr, HSDP_ERR_MISMATCH,
-                             "step: rank %" PRIu32 " began step %" PRIu64
-                             " with other numbers than rank 0 (max_norm, norm_p, gradient_scale, "
-                             "has_weight or error_if_nonfinite)",
-                             rank, store->step);
+        if (status != HSDP_OK) {
+            return status;
         }
         norm_sum_merge(&all.sum, &words->sum);
         all.max_bits = words->max_bits > all.max_bits ? words->max_bits : all.max_bits;
@@ -195,11 +205,8 @@ static void buffer_publish(struct store *store, uint32_t unit, uint32_t buffer)
             cast_from_fp32(copy, dtype, u->master[buffer], n_elems);
         }
     }
-    if (copies->traffic != NULL) { /* as much comes from each peer as goes to it */
-        atomic_fetch_add_explicit(copies->traffic,
-                                  (copies->n_ranks - 1) * n_elems * dtype_bytes(dtype),
-                                  memory_order_relaxed);
-    }
+    shm_count(copies,
+              n_elems * dtype_bytes(dtype)); /* as much comes from each peer as goes to it */
 }
 
 void shm_step_grads_drop(struct store *store)
@@ -209,14 +216,18 @@ void shm_step_grads_drop(struct store *store)
     }
 }
 
-int32_t shm_publish(struct store *store, bool has_values, struct hsdp_error *reterr)
+int32_t shm_publish(struct store *store, enum published values, struct hsdp_error *reterr)
 {
     struct fp_mode mode = fp_mode_enter();
 
     (void)reterr;
     for (uint32_t unit = 0; unit < store->plan->n_units; unit++) {
-        for (uint32_t b = 0; has_values && b < store->plan->units[unit].n_buffers; b++) {
-            buffer_publish(store, unit, b);
+        for (uint32_t b = 0; b < store->plan->units[unit].n_buffers; b++) {
+            bool is_frozen = store->plan->units[unit].buffers[b].is_frozen;
+
+            if (values == PUBLISHED_ALL || (values == PUBLISHED_TRAINABLE && !is_frozen)) {
+                buffer_publish(store, unit, b);
+            }
         }
     }
     fp_mode_leave(mode);

@@ -6,27 +6,40 @@
 #include "comm/transport.h"
 
 /*
- * Every rank owns one region of a shared file, and maps those of its peers. Ranks that share units
- * have the same plan, so their regions have the same layout:
+ * Every rank has one region of a shared file, and maps those of its peers. Ranks that share units
+ * have the same plan, so their regions have the same layout. Who writes what, and who reads it:
  *
- *   header         epoch, step counter, step words: read by every rank of the job
- *   counters       one struct shm_counters per unit
- *   stage          bytes offered to peers while loading and saving
- *   parameters     per unit and buffer: this rank's parameter shard, in the compute dtype
- *   gradient slots what the host writes, where peers read it (scope inner or full)
- *   local sums     per unit, fp32, whole (where scope none is planned)
- *   inner sums     per unit, fp32, the gradient shard (where R spans more than G)
+ *   in a region     written by its rank                  read by peers
+ *   header          epoch, step words                    every rank of the job
+ *   counters        one struct shm_counters per unit     the unit's groups
+ *   parameters (*)  in a step or an edit                 between unshard and release
+ *   slots           the host, from unshard(BACKWARD*)    after `arrived`, until `consumed`, where
+ *                   to reduce                            scope inner or full is planned
+ *   local sums      when a unit is handed over           likewise, where scope none is planned
+ *   inner sums      once all peers have arrived          after outer_arrived, until outer_consumed,
+ *                                                        where R spans more than G
+ *   stage           in an offer, chunk by chunk          after offer_arrived, until offer_consumed
  *
- * An unsharded parameter buffer is the shards of its peers mapped back to back, read-only: nothing
- * is copied. Masters that are not the parameters themselves, and reduced gradients, are private.
+ * (*) This rank's parameter shard, in the compute dtype. Where the optimizer is sharded further
+ * than the parameters (zero1, zero2, hfsdp), the peers of S\P write it too: each its own step
+ * slice, in publish. An unsharded buffer is the shards of its peers mapped back to back, read-only:
+ * nothing is copied. Masters that are not the parameters themselves, and reduced gradients, are
+ * private.
  *
- * Who waits for whom: every counter is raised by the region's owner only.
+ * A reduction goes through these stages; each wait keeps a writer from overtaking a reader:
  *
- *   arrived, consumed              a contribution may be read; everything of peers has been read
- *   outer_arrived, outer_consumed  likewise for the inner sum
- *   step_arrived                   the job-wide barrier before parameters change
- *   offer_arrived, offer_consumed  a chunk of an offer may be read; has been read
- *   epoch                          parameters may be read, up to that many changes
+ *   QUEUED    for its turn in the pass: the same order on every rank
+ *   SOURCE    for `consumed` of the inner group: peers still read the last contribution
+ *             then contributes, and raises `arrived`
+ *   INNER     for `arrived` of the inner group: contributions are not all there
+ *   RESTING   for outer_consumed: peers still read the last inner sum
+ *             then sums over G, and raises `consumed`; done here for scope inner, and where R is G
+ *   OUTER     for outer_arrived of the outer group, then sums over R\G, raises outer_consumed
+ *
+ * A slot is acquired only after `consumed` of whoever was in it. Parameters change only behind
+ * step_arrived of the whole job, since until then any rank may still read them; and they are read
+ * only behind the epoch of all who write them: the ranks of S. Counters are raised by their rank
+ * only, and all accesses to them are sequentially consistent (comm/wait.c says why).
  */
 
 #define SHM_MAX_RANKS 64u
@@ -40,6 +53,9 @@ struct shm_counters {
     uint64_t reserved[3];
 };
 
+_Static_assert(sizeof(struct shm_counters) == 64, "a line each: ranks do not share them");
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "counters in shared memory take no lock");
+
 struct shm_header {
     _Atomic uint64_t epoch;
     uint64_t reserved_epoch[7];
@@ -48,6 +64,7 @@ struct shm_header {
     struct step_words words[2]; /* of even and odd steps: a slow reader of one is a step behind */
     _Atomic uint64_t offer_arrived;  /* chunks laid out in the stage */
     _Atomic uint64_t offer_consumed; /* chunks of all peers read */
+    uint64_t offer_tag;              /* what is offered; equal on all, written with offer_bytes */
     uint64_t offer_bytes;            /* of the whole offer; written before its first arrival */
 };
 
@@ -61,7 +78,8 @@ struct shm_ranks {
     uint32_t dim_sizes[HSDP_MESH_MAX_DIMS]; /* for the reduction tree, outermost first */
     uint32_t n_dims;
     char name[64];
-    _Atomic uint64_t *traffic; /* counter; NULL for a group of one */
+    _Atomic uint64_t *traffic;    /* counters: payload bytes and operations; */
+    _Atomic uint64_t *operations; /* NULL for a group of one */
 };
 
 struct shm_class {
@@ -71,6 +89,7 @@ struct shm_class {
     struct shm_ranks steps;  /* S: whose epoch an unshard awaits */
     struct shm_ranks copies; /* S\P: whose parameters this rank's step slice goes to */
     char reduce_name[64];    /* R, for errors */
+    uint64_t n_reductions;   /* begun, in the same order on every rank: numbers them */
 };
 
 enum shm_stage {
@@ -146,7 +165,8 @@ struct store {
     uint32_t rank;
     uint64_t epoch;
     uint64_t step;
-    uint64_t n_chunks;     /* offered so far */
+    uint64_t n_chunks; /* offered so far */
+    uint64_t n_offers;
     struct wait step_wait; /* for the step's collective */
     struct wait_entry *step_entries;
     bool is_access_checked; /* verify=access */
@@ -177,6 +197,9 @@ static inline const struct plan_class *shm_plan_class(const struct store *store,
 }
 
 /** True for a unit with parameters that have gradients. */
+/** Counts one operation of a group, and what this rank reads of each of its peers. */
+void shm_count(const struct shm_ranks *ranks, uint64_t bytes_per_peer);
+
 bool shm_is_trainable(const struct store *store, uint32_t unit);
 
 /** Whether the inner sum is the reduced gradient itself, or the local sum; else it is its own. */
@@ -216,7 +239,7 @@ int32_t shm_step_start(struct store *store, const struct step_words *mine,
 const struct wait *shm_step_blocker(const struct store *store);
 int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct hsdp_error *reterr);
 void shm_step_grads_drop(struct store *store);
-int32_t shm_publish(struct store *store, bool has_values, struct hsdp_error *reterr);
+int32_t shm_publish(struct store *store, enum published values, struct hsdp_error *reterr);
 
 /* shm_offer.c */
 int32_t shm_offer(struct store *store, const struct store_offer *offer, struct hsdp_error *reterr);

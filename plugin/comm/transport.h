@@ -19,12 +19,22 @@
  */
 struct store;
 
+/* The numbers of a step that are equal on all ranks, or the job fails with a mismatch. */
+enum step_number {
+    STEP_MAX_NORM,
+    STEP_NORM_P,
+    STEP_GRADIENT_SCALE,
+    STEP_HAS_WEIGHT,
+    STEP_ERROR_IF_NONFINITE,
+    STEP_N_NUMBERS,
+};
+
 /* One rank's part of the step's collective; `sum` is added up as integers. */
 struct step_words {
     struct norm_sum sum;
     double weight;     /* added up over the data ranks, in order of rank */
     uint64_t max_bits; /* a fp32 pattern: maximum over all ranks */
-    uint64_t agreed;   /* equal on all ranks, or the job fails with a mismatch */
+    double numbers[STEP_N_NUMBERS];
 };
 
 /* What a rank hands over of a unit. */
@@ -40,6 +50,7 @@ struct store_gradient {
 struct store_offer {
     const char *operation; /* for errors */
     const char *unit;
+    uint64_t tag;      /* what is offered: equal on all ranks, or the job fails with a mismatch */
     const void *bytes; /* this rank's, n_bytes of them; may be NULL when that is 0 */
     uint64_t n_bytes;
     const uint32_t *readable; /* n_readable ranks whose bytes this rank wants */
@@ -48,6 +59,13 @@ struct store_offer {
     int32_t (*read)(void *user, uint32_t rank, const void *bytes, uint64_t n_bytes,
                     struct hsdp_error *reterr);
     void *user;
+};
+
+/* Which masters have changed. */
+enum published {
+    PUBLISHED_NOTHING,   /* a discarded step: the epoch opens all the same */
+    PUBLISHED_TRAINABLE, /* a step */
+    PUBLISHED_ALL,       /* an edit */
 };
 
 struct transport_ops {
@@ -109,10 +127,10 @@ struct transport_ops {
     void (*step_grads_drop)(struct store *store);
 
     /*
-     * Opens a new epoch: copies the masters (has_values) to wherever their parameters rest, and
-     * lets the unshards of all ranks go on.
+     * Opens a new epoch: copies masters to wherever their parameters rest, and lets the unshards of
+     * all ranks go on.
      */
-    int32_t (*publish)(struct store *store, bool has_values, struct hsdp_error *reterr);
+    int32_t (*publish)(struct store *store, enum published values, struct hsdp_error *reterr);
 
     /* Lets ranks read each other's bytes once, on cold paths. Collective over plan_shared_dims. */
     int32_t (*offer)(struct store *store, const struct store_offer *offer,

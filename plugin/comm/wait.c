@@ -83,12 +83,12 @@ static int32_t waiting_sleep(struct hsdp_job *job, struct waiting *waiting,
     return status;
 }
 
-int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_error *reterr)
+static int32_t waiting_loop(struct hsdp_job *job, struct waiting *waiting,
+                            struct hsdp_error *reterr)
 {
     uint32_t n_tries = 0;
     int32_t status = HSDP_OK;
 
-    waiting->start_ns = clock_now_ns();
     while (status == HSDP_OK && !waiting_is_over(job, waiting)) {
         status = job_progress(job, reterr);
         if (status != HSDP_OK || waiting_is_over(job, waiting)) {
@@ -105,6 +105,18 @@ int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_erro
             status = waiting_sleep(job, waiting, reterr);
         }
     }
+    return status;
+}
+
+int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_error *reterr)
+{
+    int32_t status;
+
+    waiting->start_ns = clock_now_ns();
+    status = waiting_loop(job, waiting, reterr);
+    atomic_fetch_add_explicit(job->n_waits, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(job->wait_ns, clock_now_ns() - waiting->start_ns,
+                              memory_order_relaxed);
     return status;
 }
 

@@ -143,9 +143,17 @@ static int32_t loss_raise(struct hsdp_job *job, const struct wait *wait, uint64_
 
 /* --------------------------------------------------------------------------------- looking */
 
+/* True for a rank that has destroyed its job, or that is known to have died without a look. */
+static bool rank_is_gone(const struct hsdp_job *job, uint32_t rank)
+{
+    const struct control_rank *other = &atomic_load(&job->control)->ranks[rank];
+
+    return atomic_load(&other->has_left) != 0 || job->pidfds[rank] == PIDFD_GONE ||
+           (job->pidfds[rank] == PIDFD_NONE && process_has_ended(other->pid));
+}
+
 static uint64_t ranks_gone(const struct hsdp_job *job, uint64_t mask)
 {
-    struct control *control = atomic_load(&job->control);
     struct pollfd polls[LAUNCH_MAX_RANKS];
     uint32_t ranks[LAUNCH_MAX_RANKS];
     uint32_t n = 0;
@@ -155,9 +163,7 @@ static uint64_t ranks_gone(const struct hsdp_job *job, uint64_t mask)
         if ((mask >> rank & 1u) == 0 || rank == job->launch.rank) {
             continue;
         }
-        gone |= (uint64_t)(atomic_load(&control->ranks[rank].has_left) != 0 ||
-                           job->pidfds[rank] == PIDFD_GONE)
-                << rank;
+        gone |= (uint64_t)rank_is_gone(job, rank) << rank;
         polls[n] = (struct pollfd){.fd = job->pidfds[rank], .events = POLLIN};
         ranks[n++] = rank;
     }

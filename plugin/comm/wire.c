@@ -106,9 +106,11 @@ int wire_receive(int fd, void *ret_bytes, uint64_t n_bytes, int *ret_fd)
 
     message.msg_control = &passage;
     message.msg_controllen = CMSG_LEN(sizeof(int)); /* whatever more comes is closed */
-    do {
+    n_received = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n_received < 0 && (errno == EINTR || errno == ECONNRESET)) {
+        /* A reset is told once, before what the other end had said last. */
         n_received = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    } while (n_received < 0 && errno == EINTR);
+    }
     *ret_fd = n_received < 0 ? -1 : passed_take(&message);
     if (n_received < 0) {
         return errno == EAGAIN || errno == EWOULDBLOCK ? WIRE_NOTHING : WIRE_CLOSED;

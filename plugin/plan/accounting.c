@@ -70,7 +70,7 @@ static void unit_add_up(const struct hsdp_plan *plan, uint32_t unit, struct hsdp
         }
     }
     info->grad_bytes += (sums.local_elems + sums.inner_elems + sums.step_elems) * sizeof(float);
-    info->state_elem_count += sums.step_elems;
+    info->n_state_elems += sums.step_elems;
 }
 
 void plan_add_up(struct hsdp_plan *plan)
@@ -84,7 +84,7 @@ void plan_add_up(struct hsdp_plan *plan)
     info.grad_slot_bytes = plan->grad_slots_bytes;
     info.peak_bytes = info.param_bytes + info.master_bytes + info.grad_bytes +
                       info.unsharded_bytes + info.grad_slot_bytes +
-                      2 * info.state_elem_count * sizeof(float);
+                      2 * info.n_state_elems * sizeof(float);
     info.n_classes = plan->n_classes;
     info.n_units = plan->n_units;
     info.n_params = plan->n_params;

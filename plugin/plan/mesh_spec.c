@@ -184,6 +184,12 @@ int32_t mesh_spec_read_data_dims(const struct hsdp_mesh_spec *spec, struct hsdp_
 {
     const char *selector = spec->data_dims;
 
+    if (selector == NULL && !selector_names_dim(mesh, "dp") && mesh->world_ranks > 1) {
+        return error_set(
+            reterr, HSDP_ERR_INVALID,
+            "mesh: no dimension is named dp; name those whose ranks see different data "
+            "in data_dims (\"\" = none)");
+    }
     if (selector == NULL) {
         selector = selector_names_dim(mesh, "dp") ? "dp" : "";
     }

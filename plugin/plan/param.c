@@ -156,8 +156,8 @@ static int32_t spec_read(const struct hsdp_plan *plan, const struct hsdp_param_s
                          "plan: param \"%.128s\" wants unit %" PRIu32 " of %" PRIu32 " units",
                          spec_name(spec), spec->unit, plan->n_units);
     }
-    if ((spec->flags & ~HSDP_PARAM_FROZEN) != 0) {
-        return error_set(reterr, HSDP_ERR_INVALID,
+    if ((spec->flags & ~HSDP_PARAM_FROZEN) != 0) { /* a newer host's */
+        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
                          "plan: param \"%.128s\" has unknown flags 0x%" PRIx32, spec_name(spec),
                          spec->flags & ~HSDP_PARAM_FROZEN);
     }

@@ -144,7 +144,7 @@ static void memory_write(const struct hsdp_plan *plan, struct text *text)
     json_uint(text, "grad_bytes", totals->grad_bytes);
     json_uint(text, "unsharded_bytes", totals->unsharded_bytes);
     json_uint(text, "grad_slot_bytes", totals->grad_slot_bytes);
-    json_uint(text, "state_elem_count", totals->state_elem_count);
+    json_uint(text, "n_state_elems", totals->n_state_elems);
     json_uint(text, "padding_bytes", totals->padding_bytes);
     json_uint(text, "peak_bytes", totals->peak_bytes);
     json_close(text, '}');

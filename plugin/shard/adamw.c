@@ -124,9 +124,12 @@ int32_t adamw_step(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
     struct fp_mode mode;
     int32_t status;
 
-    status = spec_check(model, spec, reterr);
+    status = step_await(model, reterr);
     if (status == HSDP_OK) {
-        status = step_await(model, reterr);
+        status = spec_check(model, spec, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = step_finite_check(model, "adamw.step", reterr);
     }
     if (status == HSDP_OK && model->step.is_updated) {
         status = error_set(reterr, HSDP_ERR_STATE,

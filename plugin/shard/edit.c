@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Edits: loading, saving and synchronising masters and optimizer states. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,6 @@
 
 int32_t model_edit_begin(struct hsdp_model *model, void *stream, struct hsdp_error *reterr)
 {
-    uint64_t *steps;
     int32_t status;
 
     (void)stream;
@@ -24,16 +24,9 @@ int32_t model_edit_begin(struct hsdp_model *model, void *stream, struct hsdp_err
     if (status == HSDP_OK) {
         status = model_rest_check(model, "model.edit_begin", reterr);
     }
-    if (status != HSDP_OK) {
-        return status;
+    if (status == HSDP_OK) { /* a barrier: nobody reads what is about to be written */
+        status = job_exchange(model->job, "model.edit_begin", NULL, 0, NULL, reterr);
     }
-    steps = calloc(job_world_ranks(model->job), sizeof(*steps));
-    if (steps == NULL) {
-        return error_set(reterr, HSDP_ERR_NO_MEMORY, "model.edit_begin: no memory");
-    }
-    status = job_exchange(model->job, "model.edit_begin", &model->n_steps, sizeof(model->n_steps),
-                          steps, reterr);
-    free(steps);
     if (status == HSDP_OK) {
         model->is_editing = true;
     }
@@ -56,7 +49,7 @@ int32_t model_edit_end(struct hsdp_model *model, void *stream, struct hsdp_error
 
     (void)stream;
     if (status == HSDP_OK) {
-        status = model->ops->publish(model->store, true, reterr);
+        status = model->ops->publish(model->store, PUBLISHED_ALL, reterr);
     }
     if (status == HSDP_OK) {
         model->is_editing = false;
@@ -203,6 +196,12 @@ static int32_t peer_check(const struct transfer *transfer, const char *what, uin
 
 /* -------------------------------------------------------------------------------- import */
 
+/* What is moved, as one number: ranks that name something else are told. */
+static uint64_t transfer_tag(const struct transfer *transfer)
+{
+    return (uint64_t)transfer->index << 32 | (uint32_t)transfer->flat;
+}
+
 /* Takes this rank's runs out of the whole parameter. */
 static int32_t import_runs(struct transfer *transfer, struct run full, struct hsdp_error *reterr)
 {
@@ -246,6 +245,7 @@ static int32_t import_from(struct transfer *transfer, uint32_t source_rank,
     int32_t status;
 
     offer.unit = model->plan->units[transfer->param->unit].name;
+    offer.tag = transfer_tag(transfer);
     offer.user = transfer;
     offer.readable = &source_rank;
     offer.n_readable = 1;
@@ -385,6 +385,7 @@ static int32_t export_to(struct transfer *transfer, bool is_target, struct hsdp_
             owners[slice] = placement_owner(place, mesh, HSDP_SHARD_STEP, mesh->rank, slice);
         }
         offer.unit = model->plan->units[transfer->param->unit].name;
+        offer.tag = transfer_tag(transfer);
         offer.user = transfer;
         offer.bytes = values;
         offer.readable = owners;
@@ -426,9 +427,14 @@ int32_t model_export_param(struct hsdp_model *model, uint32_t param, int32_t fla
 static int32_t sync_read(void *user, uint32_t rank, const void *bytes, uint64_t n_bytes,
                          struct hsdp_error *reterr)
 {
-    (void)rank;
-    (void)reterr;
-    memcpy(user, bytes, n_bytes);
+    const struct flat_shard *shard = user;
+
+    if (n_bytes != shard->n_elems * dtype_bytes(shard->dtype)) {
+        return error_set(reterr, HSDP_ERR_MISMATCH,
+                         "model.sync: rank %" PRIu32 " holds %" PRIu64 " bytes, this rank %" PRIu64,
+                         rank, n_bytes, shard->n_elems * dtype_bytes(shard->dtype));
+    }
+    memcpy(shard->base, bytes, n_bytes);
     return HSDP_OK;
 }
 
@@ -449,7 +455,7 @@ static int32_t flat_sync(struct hsdp_model *model, uint32_t unit, uint32_t buffe
         return status;
     }
     offer.unit = model->plan->units[unit].name;
-    offer.user = shard.base;
+    offer.user = &shard;
     if (first == mesh->rank) {
         offer.bytes = shard.base;
         offer.n_bytes = shard.n_elems * dtype_bytes(shard.dtype);
@@ -460,11 +466,47 @@ static int32_t flat_sync(struct hsdp_model *model, uint32_t unit, uint32_t buffe
     return model->ops->offer(model->store, &offer, reterr);
 }
 
+/* States are told apart by number, so ranks must have made the same ones in the same order. */
+static int32_t states_agree(struct hsdp_model *model, struct hsdp_error *reterr)
+{
+    char mine[JOB_EXCHANGE_MAX_BYTES] = "";
+    uint32_t n_ranks = job_world_ranks(model->job);
+    char *all = calloc(n_ranks, sizeof(mine));
+    size_t n_bytes = 0;
+    int32_t status;
+
+    if (all == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "model.sync: no memory for %zu bytes",
+                         n_ranks * sizeof(mine));
+    }
+    for (uint32_t s = 0; s < model->n_states && n_bytes < sizeof(mine); s++) {
+        n_bytes += (size_t)snprintf(mine + n_bytes, sizeof(mine) - n_bytes, "%s%.40s %s",
+                                    s == 0 ? "" : ", ", model->states[s].name,
+                                    dtype_name(model->states[s].dtype));
+    }
+    status = job_exchange(model->job, "model.sync", mine, sizeof(mine), all, reterr);
+    for (uint32_t rank = 1; status == HSDP_OK && rank < n_ranks; rank++) {
+        const char *theirs = all + rank * sizeof(mine);
+
+        if (strncmp(theirs, all, sizeof(mine)) != 0) { /* the same on every rank: nobody waits */
+            status = error_set(reterr, HSDP_ERR_INVALID,
+                               "model.sync: states are \"%.180s\" on rank 0, \"%.180s\" on rank "
+                               "%" PRIu32 "; make the same ones in the same order",
+                               all, theirs, rank);
+        }
+    }
+    free(all);
+    return status;
+}
+
 int32_t model_sync(struct hsdp_model *model, void *stream, struct hsdp_error *reterr)
 {
     int32_t status = edit_check(model, "model.sync", reterr);
 
     (void)stream;
+    if (status == HSDP_OK) {
+        status = states_agree(model, reterr);
+    }
     for (uint32_t unit = 0; status == HSDP_OK && unit < model->plan->n_units; unit++) {
         const struct plan_unit *plan_unit = &model->plan->units[unit];
 

@@ -96,6 +96,14 @@ static int32_t plan_check(struct hsdp_job *job, const struct hsdp_plan *plan,
     return HSDP_OK;
 }
 
+/* What the plan remarked; hosts that never read its report see it here. */
+static void notes_log(const struct hsdp_model *model)
+{
+    for (uint32_t i = 0; i < model->plan->n_notes; i++) {
+        job_log(model->job, HSDP_LOG_INFO, "plan: %s", model->plan->notes[i]);
+    }
+}
+
 int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
                      struct hsdp_model **ret_model, struct hsdp_error *reterr)
 {
@@ -127,6 +135,7 @@ int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
         goto out;
     }
     shapes_fill(model);
+    notes_log(model);
     model->reporter.write = model_report_write;
     job_reporter_add(job, &model->reporter);
     model_memory_count(model, true);
@@ -158,7 +167,6 @@ void model_destroy(struct hsdp_model *model)
         free(model->states[state].name);
         munmap(model->states[state].base, model->states[state].n_bytes);
     }
-    free(model->states);
     free(model->units);
     free(model->param_slots);
     free(model->flat_shapes);
@@ -304,18 +312,18 @@ static int32_t state_add(struct hsdp_model *model, const char *name, enum dtype 
                          struct hsdp_error *reterr)
 {
     struct model_state state = {.dtype = dtype};
-    struct model_state *states;
 
+    if (model->n_states == MODEL_MAX_STATES) {
+        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
+                         "model.state_create: \"%s\" would be one more than %u states", name,
+                         MODEL_MAX_STATES);
+    }
     state.n_bytes = model->state_elems * dtype_bytes(dtype);
     state.n_bytes = state.n_bytes == 0 ? 1 : state.n_bytes;
     state.name = strdup(name);
-    states = realloc(model->states, (model->n_states + 1) * sizeof(*states));
-    if (states != NULL) {
-        model->states = states;
-    }
     state.base =
         mmap(NULL, state.n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (states == NULL || state.name == NULL || state.base == MAP_FAILED) {
+    if (state.name == NULL || state.base == MAP_FAILED) {
         free(state.name);
         if (state.base != MAP_FAILED) {
             munmap(state.base, state.n_bytes);
@@ -324,7 +332,9 @@ static int32_t state_add(struct hsdp_model *model, const char *name, enum dtype 
                          "model.state_create: no memory for \"%s\" (%" PRIu64 " bytes)", name,
                          state.n_bytes);
     }
-    model->states[model->n_states++] = state;
+    model->states[model->n_states] = state;
+    model->n_states++;
+    model_state_count(model, state.n_bytes);
     return HSDP_OK;
 }
 
@@ -335,6 +345,11 @@ int32_t model_state_create(struct hsdp_model *model, const char *name, const cha
     uint32_t state;
     int32_t status;
 
+    if (name[0] == '\0' || strlen(name) > MODEL_STATE_NAME_MAX) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "model.state_create: the name has %zu bytes, not 1 to %u", strlen(name),
+                         MODEL_STATE_NAME_MAX);
+    }
     if (!dtype_parse(dtype, &parsed)) {
         return error_set(reterr, HSDP_ERR_INVALID,
                          "model.state_create: dtype \"%.32s\" is none of fp32, bf16, fp16", dtype);
@@ -344,9 +359,7 @@ int32_t model_state_create(struct hsdp_model *model, const char *name, const cha
         return status;
     }
     if (state == model->n_states) {
-        model_memory_count(model, false);
         status = state_add(model, name, parsed, reterr);
-        model_memory_count(model, true);
         if (status != HSDP_OK) {
             return status;
         }

@@ -14,6 +14,9 @@
 
 struct pass;
 
+#define MODEL_MAX_STATES     64u
+#define MODEL_STATE_NAME_MAX 63u
+
 /* One optimizer state: the step shards of all trainable buffers, one after another. */
 struct model_state {
     char *name;
@@ -40,7 +43,7 @@ struct model_step {
     struct work work; /* waits for the collective, then computes the result */
     uint64_t ticket;
     struct hsdp_step_spec spec;
-    struct hsdp_step_result result;
+    struct hsdp_step_info result;
     bool is_open;
     bool is_known;   /* result is filled */
     bool is_updated; /* adamw has been here */
@@ -56,9 +59,9 @@ struct hsdp_model {
     uint32_t *param_slots; /* per slot: the unit that occupies it, or HSDP_NO_SLOT */
     struct pass *passes;   /* open and closed ones, reused */
     uint64_t n_passes;     /* begun so far: numbers them */
-    struct model_state *states;
-    uint32_t n_states;
-    uint64_t state_elems; /* of one state */
+    struct model_state states[MODEL_MAX_STATES];
+    _Atomic uint32_t n_states; /* counted up once a state is complete: reports read it any time */
+    uint64_t state_elems;      /* of one state */
     struct model_step step;
     uint64_t n_steps;
     uint64_t n_updates; /* of adamw */
@@ -139,11 +142,16 @@ int32_t model_agree(struct hsdp_job *job, const struct hsdp_plan *plan, struct h
 void model_report_write(struct reporter *reporter, const char *what, struct text *text);
 /** Adds this model's bytes to the job's memory counters, or takes them away. */
 void model_memory_count(struct hsdp_model *model, bool is_added);
+/** Adds a new state's bytes to them. */
+void model_state_count(struct hsdp_model *model, uint64_t n_bytes);
 
 /** pass.c */
 void passes_free(struct hsdp_model *model);
 
 /** step.c: waits for the result of an open step. */
 int32_t step_await(struct hsdp_model *model, struct hsdp_error *reterr);
+/** HSDP_ERR_NONFINITE when the host asked for it and the norm is not finite. */
+int32_t step_finite_check(const struct hsdp_model *model, const char *call,
+                          struct hsdp_error *reterr);
 
 #endif /* SHARD_MODEL_H */

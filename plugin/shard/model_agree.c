@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agreement: ranks that share a plan compare it line by line before a model exists. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
  * end with the same sentence.
  */
 
-#define LINE_BYTES 200u /* of a line, in the sentence */
+#define QUOTE_BYTES 200u /* of a line, in the sentence */
 
 struct lines {
     char *chars; /* '\n' replaced by NUL */
@@ -145,11 +146,55 @@ static int32_t difference_find(struct hsdp_job *job, const struct lines *lines,
     return status;
 }
 
+/* Words end with a space outside of quotes. */
+static size_t word_bytes(const char *word)
+{
+    bool is_quoted = false;
+    size_t n_bytes = 0;
+
+    while (word[n_bytes] != '\0' && (is_quoted || word[n_bytes] != ' ')) {
+        is_quoted ^= word[n_bytes] == '"';
+        n_bytes++;
+    }
+    return n_bytes;
+}
+
+/* Where the first word begins that is not the same in the other line. */
+static size_t words_agree(const char *line, const char *other)
+{
+    size_t at = 0;
+    size_t n_bytes = word_bytes(line);
+
+    while (n_bytes > 0 && n_bytes == word_bytes(other + at) &&
+           memcmp(line + at, other + at, n_bytes) == 0 && line[at + n_bytes] == ' ' &&
+           other[at + n_bytes] == ' ') {
+        at += n_bytes + 1;
+        n_bytes = word_bytes(line + at);
+    }
+    return at;
+}
+
+/* A line by its first two words, kind and name, and the word that differs; else from the front. */
+static void line_quote(const char *line, const char *other, char ret_quote[QUOTE_BYTES])
+{
+    size_t at = words_agree(line, other);
+    size_t n_head = word_bytes(line);
+
+    n_head += line[n_head] == ' ' ? 1 + word_bytes(line + n_head + 1) : 0;
+    if (at > n_head + 1) {
+        snprintf(ret_quote, QUOTE_BYTES, "%.*s ... %.*s", (int)n_head, line,
+                 (int)word_bytes(line + at), line + at);
+    } else {
+        snprintf(ret_quote, QUOTE_BYTES, "%s", line);
+    }
+}
+
 static int32_t difference_report(struct hsdp_job *job, const struct lines *lines, uint64_t line,
                                  const uint32_t pair[2], struct hsdp_error *reterr)
 {
-    char mine[LINE_BYTES] = "(nothing)";
+    char mine[JOB_EXCHANGE_MAX_BYTES] = "(nothing)";
     char *all = calloc(job_world_ranks(job), sizeof(mine));
+    char quotes[2][QUOTE_BYTES];
     struct hsdp_error err;
     int32_t status;
 
@@ -157,14 +202,16 @@ static int32_t difference_report(struct hsdp_job *job, const struct lines *lines
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "model.create: no memory to compare plans");
     }
     if (line < lines->n_lines) {
-        strncpy(mine, lines->starts[line], sizeof(mine) - 1);
+        snprintf(mine, sizeof(mine), "%s", lines->starts[line]);
     }
     status = job_exchange(job, "model.create", mine, sizeof(mine), all, reterr);
     if (status == HSDP_OK) {
+        line_quote(all + pair[0] * sizeof(mine), all + pair[1] * sizeof(mine), quotes[0]);
+        line_quote(all + pair[1] * sizeof(mine), all + pair[0] * sizeof(mine), quotes[1]);
         error_set(&err, HSDP_ERR_MISMATCH,
                   "model.create: plans differ: rank %" PRIu32 " has \"%s\", rank %" PRIu32
                   " has \"%s\"",
-                  pair[0], all + pair[0] * sizeof(mine), pair[1], all + pair[1] * sizeof(mine));
+                  pair[0], quotes[0], pair[1], quotes[1]);
         error_where(&err, "model.create", NULL, NULL);
         status = job_fail(job, &err);
         if (reterr != NULL) {

@@ -29,6 +29,33 @@ void model_memory_count(struct hsdp_model *model, bool is_added)
     counter_move(model->job, "memory.unsharded", info.unsharded_bytes, is_added);
 }
 
+void model_state_count(struct hsdp_model *model, uint64_t n_bytes)
+{
+    counter_move(model->job, "memory.optimizer", n_bytes, true);
+}
+
+/* Each class's group: over whom its gradients are reduced, and how long an operation may take. */
+static void ledger_write(const struct hsdp_model *model, struct text *text)
+{
+    const struct hsdp_plan *plan = model->plan;
+
+    for (uint32_t c = 0; c < plan->n_classes; c++) {
+        uint32_t dims = plan->classes[c].place.reduced;
+
+        json_open(text, NULL, '{');
+        json_string(text, "group", plan->classes[c].reduce_dims);
+        json_string(text, "class", plan->classes[c].name);
+        json_open(text, "ranks", '[');
+        for (uint32_t i = 0; i < mesh_span(plan->mesh, dims); i++) {
+            json_uint(text, NULL, mesh_peer(plan->mesh, dims, plan->mesh->rank, i));
+        }
+        json_close(text, ']');
+        json_uint(text, "timeout_ms", job_timeout_ms(model->job));
+        json_string(text, "source", "the job");
+        json_close(text, '}');
+    }
+}
+
 void model_report_write(struct reporter *reporter, const char *what, struct text *text)
 {
     struct hsdp_model *model =
@@ -37,6 +64,10 @@ void model_report_write(struct reporter *reporter, const char *what, struct text
 
     if (strcmp(what, "plan") == 0) {
         plan_write_json(model->plan, text, NULL);
+        return;
+    }
+    if (strcmp(what, "ledger") == 0) {
+        ledger_write(model, text);
         return;
     }
     if (strcmp(what, "memory") != 0) {

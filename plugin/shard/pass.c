@@ -105,6 +105,15 @@ static struct pass *pass_take(struct hsdp_model *model, uint64_t n_units)
     return pass;
 }
 
+/* Raises the turn over everything in a row that has been handed over, or has nothing to reduce. */
+static void turn_raise(struct hsdp_model *model, struct pass *pass)
+{
+    while (pass->turn < pass->n_units && (model->units[pass->units[pass->turn]].is_handed ||
+                                          !model_is_trainable(model, pass->units[pass->turn]))) {
+        pass->turn++;
+    }
+}
+
 int32_t unit_backward_begin(struct hsdp_model *model, const uint32_t *units, uint64_t n_units,
                             int32_t scope, uint64_t *ret_pass, struct hsdp_error *reterr)
 {
@@ -135,6 +144,7 @@ int32_t unit_backward_begin(struct hsdp_model *model, const uint32_t *units, uin
     pass->n_units = n_units;
     pass->scope = scope;
     pass->turn = 0;
+    turn_raise(model, pass);
     pass->number = ++model->n_passes;
     *ret_pass = pass->number;
     return HSDP_OK;
@@ -189,14 +199,6 @@ static int32_t reduce_check(const struct hsdp_model *model, const struct pass *p
     }
     error_where(reterr, "reduce", NULL, name);
     return HSDP_ERR_STATE;
-}
-
-/* Raises the turn over everything that has been handed over in a row. */
-static void turn_raise(struct hsdp_model *model, struct pass *pass)
-{
-    while (pass->turn < pass->n_units && model->units[pass->units[pass->turn]].is_handed) {
-        pass->turn++;
-    }
 }
 
 static struct store_gradient gradient_of(const struct hsdp_model *model, const struct pass *pass,

@@ -42,6 +42,11 @@ static int32_t spec_check(const struct hsdp_step_spec *spec, struct hsdp_error *
                          " and %" PRIu32,
                          spec->has_weight, spec->error_if_nonfinite);
     }
+    if (spec->weight != 0.0 && spec->has_weight == 0) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "step.begin: weight is %g, but has_weight is 0, so it would not count",
+                         spec->weight);
+    }
     if (isnan(p) || p < 0.0 || (p > 0.0 && p < 1.0) || (p > 8.0 && !isinf(p))) {
         return error_set(reterr, HSDP_ERR_INVALID,
                          "step.begin: norm_p %g is none of 0 (2), 1 to 8, infinity", p);
@@ -49,6 +54,23 @@ static int32_t spec_check(const struct hsdp_step_spec *spec, struct hsdp_error *
     if (p != 0.0 && p != 1.0 && p != 2.0 && !isinf(p)) {
         return error_set(reterr, HSDP_ERR_UNSUPPORTED,
                          "step.begin: norm_p %g is not built; 1, 2 and infinity are", p);
+    }
+    return HSDP_OK;
+}
+
+/* A mean is divided by the ranks already: a weight would divide it again. */
+static int32_t weight_check(const struct hsdp_model *model, const struct hsdp_step_spec *spec,
+                            struct hsdp_error *reterr)
+{
+    for (uint32_t c = 0; spec->has_weight != 0 && c < model->plan->n_classes; c++) {
+        const struct plan_class *class = &model->plan->classes[c];
+
+        if (class->is_mean) {
+            return error_set(reterr, HSDP_ERR_INVALID,
+                             "step.begin: a weight is for gradient_op = sum; class \"%s\" has mean "
+                             "and is divided by %" PRIu32 " already",
+                             class->name, class->divisor);
+        }
     }
     return HSDP_OK;
 }
@@ -102,18 +124,14 @@ static void unit_divide(struct hsdp_model *model, uint32_t unit, int p, struct s
     }
 }
 
-/* FNV-1a over the numbers that are equal on all ranks. */
-static uint64_t spec_hash(const struct hsdp_step_spec *spec)
+/* What every rank must have passed; 0 and its meaning are the same. */
+static void numbers_fill(const struct hsdp_step_spec *spec, double ret_numbers[STEP_N_NUMBERS])
 {
-    double numbers[5] = {spec->max_norm, spec->norm_p, spec->gradient_scale,
-                         (double)spec->has_weight, (double)spec->error_if_nonfinite};
-    const uint8_t *bytes = (const uint8_t *)numbers;
-    uint64_t hash = UINT64_C(14695981039346656037);
-
-    for (size_t i = 0; i < sizeof(numbers); i++) {
-        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
-    }
-    return hash;
+    ret_numbers[STEP_MAX_NORM] = spec->max_norm;
+    ret_numbers[STEP_NORM_P] = spec->norm_p == 0.0 ? 2.0 : spec->norm_p;
+    ret_numbers[STEP_GRADIENT_SCALE] = spec->gradient_scale == 0.0 ? 1.0 : spec->gradient_scale;
+    ret_numbers[STEP_HAS_WEIGHT] = (double)spec->has_weight;
+    ret_numbers[STEP_ERROR_IF_NONFINITE] = (double)spec->error_if_nonfinite;
 }
 
 /* ------------------------------------------------------------------- the collective, as work */
@@ -121,7 +139,7 @@ static uint64_t spec_hash(const struct hsdp_step_spec *spec)
 static int32_t step_compute(struct hsdp_model *model, struct hsdp_error *reterr)
 {
     const struct hsdp_step_spec *spec = &model->step.spec;
-    struct hsdp_step_result *result = &model->step.result;
+    struct hsdp_step_info *result = &model->step.result;
     double scale = spec->gradient_scale == 0.0 ? 1.0 : spec->gradient_scale;
     struct step_words words;
     float largest;
@@ -146,7 +164,7 @@ static int32_t step_compute(struct hsdp_model *model, struct hsdp_error *reterr)
         scale /= words.weight;
     }
     result->norm = isinf(scale) ? NAN : result->norm * scale; /* no tokens at all */
-    result->is_nonfinite = !isfinite(result->norm);
+    result->is_nonfinite = !isfinite(result->norm) || !isfinite(result->weight);
     result->clip = spec->max_norm == 0.0 ? 1.0 : norm_clip_factor(result->norm, spec->max_norm);
     result->factor = scale * result->clip;
     result->step = model->n_steps + 1;
@@ -195,6 +213,9 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
 
     status = spec_check(spec, reterr);
     if (status == HSDP_OK) {
+        status = weight_check(model, spec, reterr);
+    }
+    if (status == HSDP_OK) {
         status = model_idle_check(model, "step.begin", reterr);
     }
     if (status == HSDP_OK) {
@@ -210,7 +231,7 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
         return status;
     }
     memset(&words, 0, sizeof(words));
-    words.agreed = spec_hash(spec);
+    numbers_fill(spec, words.numbers);
     words.weight = spec->has_weight != 0 ? spec->weight : 0.0;
     p = isinf(spec->norm_p) ? 0 : spec->norm_p == 1.0 ? 1 : 2;
     mode = fp_mode_enter();
@@ -249,20 +270,32 @@ int32_t step_await(struct hsdp_model *model, struct hsdp_error *reterr)
     return job_ticket_wait(model->job, model->step.ticket, UINT64_MAX, reterr);
 }
 
-int32_t step_result(struct hsdp_model *model, struct hsdp_step_result *ret_result,
+int32_t step_finite_check(const struct hsdp_model *model, const char *call,
+                          struct hsdp_error *reterr)
+{
+    const struct hsdp_step_info *result = &model->step.result;
+
+    if (model->step.spec.error_if_nonfinite != 0 && result->is_nonfinite != 0) {
+        return error_set(reterr, HSDP_ERR_NONFINITE,
+                         "%s: the gradient norm of step %" PRIu64 " is %g", call, result->step,
+                         result->norm);
+    }
+    return HSDP_OK;
+}
+
+int32_t step_result(struct hsdp_model *model, struct hsdp_step_info *ret_result,
                     struct hsdp_error *reterr)
 {
-    const struct hsdp_step_result *result = &model->step.result;
+    const struct hsdp_step_info *result = &model->step.result;
     size_t struct_size = ret_result->struct_size;
     int32_t status = step_await(model, reterr);
 
     if (status != HSDP_OK) {
         return status;
     }
-    if (model->step.spec.error_if_nonfinite != 0 && result->is_nonfinite != 0) {
-        return error_set(reterr, HSDP_ERR_NONFINITE,
-                         "step.result: the gradient norm of step %" PRIu64 " is %g", result->step,
-                         result->norm);
+    status = step_finite_check(model, "step.result", reterr);
+    if (status != HSDP_OK) {
+        return status;
     }
     *ret_result = *result;
     ret_result->struct_size = struct_size;
@@ -278,13 +311,14 @@ int32_t step_factor_view(struct hsdp_model *model, struct hsdp_tensor *ret_view,
 }
 
 /* Parameters change only behind the step's collective, which is a barrier of the job. */
-static int32_t step_close(struct hsdp_model *model, bool has_values, struct hsdp_error *reterr)
+static int32_t step_close(struct hsdp_model *model, enum published values,
+                          struct hsdp_error *reterr)
 {
     _Atomic uint64_t *n_steps;
     int32_t status = step_await(model, reterr);
 
     if (status == HSDP_OK) {
-        status = model->ops->publish(model->store, has_values, reterr);
+        status = model->ops->publish(model->store, values, reterr);
     }
     if (status != HSDP_OK) {
         return status;
@@ -312,7 +346,7 @@ int32_t step_end(struct hsdp_model *model, void *stream, uint64_t *ret_ticket,
                            "error_if_nonfinite; step.discard was expected");
     }
     if (status == HSDP_OK) {
-        status = step_close(model, true, reterr);
+        status = step_close(model, PUBLISHED_TRAINABLE, reterr);
     }
     if (status == HSDP_OK && ret_ticket != NULL) {
         *ret_ticket = 0; /* done: the next unshard waits for the peers */
@@ -323,5 +357,10 @@ int32_t step_end(struct hsdp_model *model, void *stream, uint64_t *ret_ticket,
 int32_t step_discard(struct hsdp_model *model, void *stream, struct hsdp_error *reterr)
 {
     (void)stream;
-    return step_close(model, false, reterr);
+    if (model->step.is_open && model->step.is_updated) {
+        return error_set(reterr, HSDP_ERR_STATE,
+                         "step.discard: adamw.step has updated the parameters; step.end was "
+                         "expected");
+    }
+    return step_close(model, PUBLISHED_NOTHING, reterr);
 }

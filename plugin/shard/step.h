@@ -7,7 +7,7 @@
 
 int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
                    uint64_t *ret_ticket, struct hsdp_error *reterr);
-int32_t step_result(struct hsdp_model *model, struct hsdp_step_result *ret_result,
+int32_t step_result(struct hsdp_model *model, struct hsdp_step_info *ret_result,
                     struct hsdp_error *reterr);
 int32_t step_factor_view(struct hsdp_model *model, struct hsdp_tensor *ret_view,
                          struct hsdp_error *reterr);

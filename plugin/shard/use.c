@@ -99,12 +99,6 @@ int32_t unit_unshard(struct hsdp_model *model, uint32_t unit, int32_t use, void 
             return status;
         }
     }
-    if (ret_ticket == NULL) {
-        status = job_ticket_wait(model->job, ticket, UINT64_MAX, reterr);
-        if (status != HSDP_OK) {
-            return status;
-        }
-    }
     u->ticket = ticket;
     u->n_uses++;
     if (model->plan->units[unit].param_slot != HSDP_NO_SLOT) {
@@ -113,9 +107,7 @@ int32_t unit_unshard(struct hsdp_model *model, uint32_t unit, int32_t use, void 
     if (is_backward && model_is_trainable(model, unit)) {
         u->is_acquired = true;
     }
-    if (ret_ticket != NULL) {
-        *ret_ticket = ticket;
-    }
+    *ret_ticket = ticket;
     return HSDP_OK;
 }
 

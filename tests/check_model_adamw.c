@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The optimizer of the plugin on the shards of a model: what is refused, and the formula. */
+#include <check.h>
+#include <math.h>
+
+#include "host.h"
+#include "ranks.h"
+#include "suite.h"
+
+static double one(struct host_at at)
+{
+    (void)at;
+    return 1.0;
+}
+
+static int32_t adamw(struct host *host, const struct hsdp_adamw_spec *spec)
+{
+    const struct hsdp_adamw_ops *ops;
+    const void *table;
+
+    host_must(host, host->api->extension(HSDP_ADAMW_EXTENSION, &table, &host->err));
+    ops = table;
+    return ops->step(host->model, spec, &host->err);
+}
+
+static void adamw_wrong_rank(uint32_t rank, void *shared)
+{
+    static const double rates[] = {0.1, NAN};
+    static const double decays[] = {0.0, -1.0};
+    struct hsdp_adamw_spec spec = HSDP_ADAMW_SPEC_INIT;
+    struct host host;
+
+    (void)shared;
+    host_open(&host, rank, "dp=2", host_settings, "unit a: w[2]; unit b: x[2]@1 k[3]!");
+    host_load(&host, one);
+    host_backward(&host, HSDP_SCOPE_FULL, 0, one);
+    host_step(&host, 0.0);
+    spec.learning_rate = rates;
+    spec.weight_decay = decays;
+    spec.beta1 = 1.0;
+    spec.epsilon = 1e-8;
+    spec.n_hyper_groups = 1;
+    host_must_refuse(&host, adamw(&host, &spec), HSDP_ERR_INVALID, "beta1 1");
+    spec.beta1 = 0.9;
+    spec.beta2 = -0.1;
+    host_must_refuse(&host, adamw(&host, &spec), HSDP_ERR_INVALID, "beta2 -0.1");
+    spec.beta2 = 0.95;
+    host_must_refuse(&host, adamw(&host, &spec), HSDP_ERR_INVALID, "\"x\" is in hyper group 1");
+    spec.n_hyper_groups = 2;
+    host_must_refuse(&host, adamw(&host, &spec), HSDP_ERR_INVALID, "hyper group 1 has");
+    spec.epsilon = 0.0;
+    host_must_refuse(&host, adamw(&host, &spec), HSDP_ERR_INVALID, "epsilon 0");
+    host_must(&host, host_adamw(&host, 0.0, 0.0));
+    host_step_end(&host);
+    host_expect_param(&host, "w", 1.0);
+    host_expect_param(&host, "x", 1.0);
+    host_close(&host);
+}
+
+START_TEST(adamw_with_impossible_numbers_is_refused)
+{
+    host_settings_set(_i, "");
+    ranks_run(2, RANKS_LIMIT_MS, adamw_wrong_rank, NULL);
+}
+END_TEST
+
+static double spread(struct host_at at)
+{
+    return ldexp(1.0 + (double)at.elem / 64.0, (int)(at.elem % 9) - 4) * (at.param % 2 ? -1 : 1);
+}
+
+/* One element by the formula of hsdp/adamw.h, in fp32. */
+struct adam {
+    float p, m, v;
+};
+
+static void adam_step(struct adam *adam, float grad, uint64_t step, double rate, double decay)
+{
+    float bias1 = (float)(rate / (1.0 - pow(0.9, (double)step)));
+    float bias2 = (float)sqrt(1.0 - pow(0.95, (double)step));
+    float first = (float)0.9 * adam->m;
+    float second = (float)0.95 * adam->v;
+    float decayed = adam->p * (float)(1.0 - rate * decay);
+    float root;
+
+    adam->m = first + (float)(1.0 - 0.9) * grad;
+    adam->v = second + (float)(1.0 - 0.95) * grad * grad;
+    root = sqrtf(adam->v) / bias2;
+    adam->p = decayed - bias1 * adam->m / (root + 1e-8f);
+}
+
+/* One parameter after a step: its weights began as its gradients are. */
+static void formula_expect(struct host *host, uint32_t param, struct adam *expected, uint64_t step,
+                           double factor)
+{
+    const float *values = host_export(host, param, HSDP_FLAT_MASTER);
+    bool is_second = host->params[param].hyper_group == 1; /* see host_adamw */
+
+    for (uint64_t elem = 0; elem < host->params[param].n_elems; elem++) {
+        struct adam *adam = &expected[elem];
+        float grad = (float)spread((struct host_at){0, 0, param, elem});
+
+        adam->p = step == 1 ? grad : adam->p;
+        adam_step(adam, grad * (float)factor, step, is_second ? 0.0625 : 0.125,
+                  is_second ? 0.0 : 0.25);
+        if (fabsf(values[elem] - adam->p) > 1e-6f * (1.0f + fabsf(adam->p))) {
+            ck_abort_msg("%s[%u] is %.9g, not %.9g", host->params[param].name, (unsigned)elem,
+                         (double)values[elem], (double)adam->p);
+        }
+    }
+}
+
+static void adamw_rank(uint32_t rank, void *shared)
+{
+    static struct adam expected[2][1031];
+    struct host host;
+
+    (void)shared;
+    host_open(&host, rank, "dp=4", host_settings, "unit a: w[1031] k[1]!; unit b: x[31]@1");
+    host_load(&host, spread);
+    for (uint64_t step = 1; step <= 3; step++) {
+        double factor;
+
+        host_backward(&host, HSDP_SCOPE_FULL, 0, spread);
+        factor = host_step(&host, 1.0).factor;
+        host_must(&host, host_adamw(&host, 0.125, 0.25));
+        host_step_end(&host);
+        formula_expect(&host, host_param(&host, "w"), expected[0], step, factor);
+        formula_expect(&host, host_param(&host, "x"), expected[1], step, factor);
+    }
+    host_expect_param(&host, "k", spread((struct host_at){0, 0, 1, 0}));
+    host_close(&host);
+}
+
+START_TEST(adamw_moves_parameters_by_the_formula)
+{
+    host_settings_set(_i / 2, _i % 2 == 0 ? "" : "param_dtype=bf16");
+    ranks_run(4, RANKS_LIMIT_MS, adamw_rank, NULL);
+}
+END_TEST
+
+Suite *module_suite(void)
+{
+    Suite *suite = suite_create("model_adamw");
+    TCase *tcase = tcase_create("model_adamw");
+
+    tcase_set_timeout(tcase, 30);
+    tcase_add_loop_test(tcase, adamw_with_impossible_numbers_is_refused, 0, HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, adamw_moves_parameters_by_the_formula, 0, 2 * HOST_N_STRATEGIES);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
