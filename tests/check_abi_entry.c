@@ -20,6 +20,7 @@ START_TEST(entry_own_version_is_accepted)
 }
 END_TEST
 
+/* Case E1 of tests/cases/README.md. */
 START_TEST(entry_any_minor_is_accepted)
 {
     static const uint32_t minors[] = {HSDP_ABI_MINOR, HSDP_ABI_MINOR + 1, UINT32_MAX};
@@ -30,6 +31,7 @@ START_TEST(entry_any_minor_is_accepted)
 }
 END_TEST
 
+/* Case E1 of tests/cases/README.md. */
 START_TEST(entry_other_major_is_refused_with_both_versions)
 {
     static const struct {
@@ -127,6 +129,7 @@ static void expect_whole(const char *name, const void *table, size_t least_bytes
     }
 }
 
+/* Case E2 of tests/cases/README.md. */
 START_TEST(tables_have_no_holes)
 {
     const struct hsdp_api *api = abi_load();

@@ -168,6 +168,7 @@ static void expect_refused(const struct input *input, const void *spec, int32_t 
     ck_assert_msg(strncmp(err.message, input->name, strlen(input->name)) == 0, "%s", err.message);
 }
 
+/* Case E1 of tests/cases/README.md. */
 START_TEST(input_of_known_size_is_accepted)
 {
     const struct input *input = &inputs[_i];
@@ -178,6 +179,7 @@ START_TEST(input_of_known_size_is_accepted)
 }
 END_TEST
 
+/* Case E1 of tests/cases/README.md. */
 START_TEST(input_of_the_first_version_is_accepted)
 {
     const struct input *input = &inputs[_i];

@@ -61,6 +61,7 @@ static const char *const bad_numbers[] = {
 
 #define N_BAD_NUMBERS ((int)(sizeof(bad_numbers) / sizeof(bad_numbers[0])))
 
+/* Case E6 of tests/cases/README.md. */
 START_TEST(timeout_bad_number_is_refused_with_key_and_text)
 {
     char quoted[64];
@@ -77,6 +78,7 @@ START_TEST(timeout_zero_is_refused)
 }
 END_TEST
 
+/* Case E6 of tests/cases/README.md. */
 START_TEST(timeout_bad_number_in_the_environment_is_refused)
 {
     hsdp_job *job = NULL;
@@ -144,6 +146,7 @@ START_TEST(rank_bad_number_is_refused_with_key_and_text)
 }
 END_TEST
 
+/* Cases E6, E8 of tests/cases/README.md. */
 START_TEST(rank_outside_of_the_world_is_refused)
 {
     static const char *const cases[][2] = {{"0", "0"},  {"2", "2"}, {"-1", "2"},
@@ -153,6 +156,7 @@ START_TEST(rank_outside_of_the_world_is_refused)
 }
 END_TEST
 
+/* Case E8 of tests/cases/README.md. */
 START_TEST(rank_inside_of_the_world_is_accepted)
 {
     static const char *const cases[][2] = {{"0", "1"}, {"1", "2"}};
@@ -223,6 +227,7 @@ static const char *const bad_strategies[] = {"FSDP",  "hsdp ",    " hsdp", "hybr
 
 #define N_BAD_STRATEGIES ((int)(sizeof(bad_strategies) / sizeof(bad_strategies[0])))
 
+/* Case E7 of tests/cases/README.md. */
 START_TEST(strategy_bad_name_is_refused_and_the_names_listed)
 {
     const char *keys[] = {"sharding_strategy"};
@@ -247,6 +252,7 @@ START_TEST(strategy_good_name_is_accepted)
 }
 END_TEST
 
+/* Case E7 of tests/cases/README.md. */
 START_TEST(key_unknown_is_refused_and_the_known_listed)
 {
     static const char *const unknown[] = {"shardingstrategy", "Sharding_Strategy", "", "%s%n"};
@@ -271,6 +277,7 @@ START_TEST(key_of_another_home_is_refused)
 }
 END_TEST
 
+/* Case E7 of tests/cases/README.md. */
 START_TEST(key_twice_is_refused)
 {
     const char *keys[] = {"slots", "sharding_strategy", "slots"};

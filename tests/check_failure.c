@@ -207,7 +207,8 @@ static void aborting_rank(uint32_t rank, void *shared)
     } else {
         status_assert(exchange_with(job, &err), HSDP_ERR_ABORTED, &err);
     }
-    ck_assert_str_eq(err.message, "out of patience");
+    ck_assert_str_eq(err.message,
+                     rank == 1 ? "out of patience" : "rank 1 has aborted: out of patience");
     ranks_meet(&absence->n_done, 3);
     aborted_assert(job, "rank 1 reported: out of patience");
     test_job_drop(job);

@@ -126,6 +126,7 @@ static void small_rank(uint32_t rank, void *shared)
     test_job_end(job);
 }
 
+/* Case A3 of tests/cases/README.md. */
 START_TEST(group_of_one_rank_works_without_traffic)
 {
     ranks_run(2, RANKS_LIMIT_MS, small_rank, NULL);
@@ -339,6 +340,7 @@ static void floats_rank(uint32_t rank, void *shared)
     test_job_end(job);
 }
 
+/* Case C5 of tests/cases/README.md. */
 START_TEST(all_reduce_of_each_float_is_exact)
 {
     ranks_run(2, RANKS_LIMIT_MS, floats_rank, NULL);
@@ -385,6 +387,7 @@ static void integers_rank(uint32_t rank, void *shared)
     test_job_end(job);
 }
 
+/* Case C5 of tests/cases/README.md. */
 START_TEST(all_reduce_of_integers_is_exact_or_unsupported)
 {
     ranks_run(2, RANKS_LIMIT_MS, integers_rank, NULL);
@@ -429,6 +432,7 @@ static void mean_rank(uint32_t rank, void *shared)
     test_job_end(job);
 }
 
+/* Case C4 of tests/cases/README.md. */
 START_TEST(mean_is_the_same_by_all_reduce_and_reduce_scatter)
 {
     ranks_run(2, RANKS_LIMIT_MS, mean_rank, NULL);
@@ -436,6 +440,7 @@ START_TEST(mean_is_the_same_by_all_reduce_and_reduce_scatter)
 END_TEST
 
 /* A mean of one rank gives every bit back. */
+/* Case C6 of tests/cases/README.md. */
 START_TEST(all_reduce_of_one_rank_returns_every_bit)
 {
     static const uint64_t sizes[] = {1, 2, 7, 8, 9, 1023, 1025};

@@ -2,7 +2,6 @@
 /* Layout: shapes, frozen and tied parameters, padding and loading, where other systems failed. */
 #include <check.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "host.h"
 #include "ranks.h"
@@ -37,6 +36,7 @@ static void scalar_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case B3 of tests/cases/README.md. */
 START_TEST(unshard_of_a_scalar_beside_a_vector_returns_both)
 {
     host_settings_set(_i / 2, _i % 2 == 0 ? "" : "param_dtype=bf16");
@@ -62,6 +62,7 @@ static void lone_scalar_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case B3 of tests/cases/README.md. */
 START_TEST(step_of_a_lone_scalar_moves_it)
 {
     host_settings_set(_i / 2, _i % 2 == 0 ? "" : "param_dtype=bf16");
@@ -99,6 +100,7 @@ static void frozen_rank(uint32_t rank, void *units)
     host_close(&host);
 }
 
+/* Case B5 of tests/cases/README.md. */
 START_TEST(step_of_a_frozen_parameter_leaves_it)
 {
     static const char *const units[] = {"unit a: w[4] b[4]!", "unit a: w[4]; unit f: b[7]!"};
@@ -143,6 +145,7 @@ static void tied_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case B6 of tests/cases/README.md. */
 START_TEST(tied_names_share_values_and_add_gradients)
 {
     host_settings_set(_i, "");
@@ -165,6 +168,7 @@ static void tied_once_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case B6 of tests/cases/README.md. */
 START_TEST(tied_names_count_once_in_the_norm)
 {
     host_settings_set(_i / 2, _i % 2 == 0 ? "" : "accumulation_scope=inner");
@@ -237,6 +241,7 @@ static void poisoned_rank(uint32_t rank, void *use)
     host_close(&host);
 }
 
+/* Case B8 of tests/cases/README.md. */
 START_TEST(reduce_of_dirty_buffers_keeps_padding_zero)
 {
     int32_t use = _i % 2 == 0 ? HSDP_USE_BACKWARD : HSDP_USE_BACKWARD_SET;
@@ -263,6 +268,7 @@ static void ones_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case B8 of tests/cases/README.md. */
 START_TEST(norm_of_five_ones_is_the_root_of_five)
 {
     host_settings_set(_i, "param_dtype=bf16 reduce_dtype=bf16");
@@ -318,6 +324,7 @@ static void replicas_rank(uint32_t rank, void *source)
     host_close(&host);
 }
 
+/* Case B10 of tests/cases/README.md. */
 START_TEST(sync_after_unequal_edits_takes_the_first_replica)
 {
     int source = _i % 4;
@@ -354,6 +361,7 @@ static void halves_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case B10 of tests/cases/README.md. */
 START_TEST(sync_of_two_shards_gives_both_replicas_the_first)
 {
     host_settings_set(4 + _i, "shard_size=2");

@@ -6,6 +6,7 @@
 
 #include "plan/mesh.h"
 #include "plan_fixture.h"
+#include "ranks.h"
 #include "suite.h"
 
 static struct hsdp_mesh_spec spec_of(const int64_t *sizes, const char *const *names,
@@ -59,12 +60,26 @@ static const struct {
      "mesh: with the 9223372036854775807 of dimension dp there are more than 4294967295 ranks"},
 };
 
+/* Case A2 of tests/cases/README.md. */
 START_TEST(mesh_create_of_wrong_sizes_is_refused)
 {
     static const char *const names[] = {"dp", "ep"};
     struct hsdp_mesh_spec spec = spec_of(bad_sizes[_i].sizes, names, 2, bad_sizes[_i].world_ranks);
 
     expect_refused(&spec, bad_sizes[_i].sentence);
+}
+END_TEST
+
+/* Case A2 of tests/cases/README.md. */
+START_TEST(mesh_create_refused_opens_nothing)
+{
+    static const char *const names[] = {"dp", "ep"};
+    struct hsdp_mesh_spec spec = spec_of(bad_sizes[_i].sizes, names, 2, bad_sizes[_i].world_ranks);
+    uint32_t n_descriptors = ranks_n_descriptors();
+    struct hsdp_mesh *mesh = NULL;
+
+    ck_assert_int_eq(mesh_create(&spec, &mesh, NULL), HSDP_ERR_INVALID);
+    ck_assert_uint_eq(ranks_n_descriptors(), n_descriptors);
 }
 END_TEST
 
@@ -89,6 +104,7 @@ static const struct {
      "letters, digits and '_', and begins with no digit"},
 };
 
+/* Case A2 of tests/cases/README.md. */
 START_TEST(mesh_create_of_wrong_names_is_refused)
 {
     static const int64_t sizes[] = {2, 4};
@@ -348,6 +364,7 @@ START_TEST(mesh_members_in_a_small_buffer_tells_the_number)
 }
 END_TEST
 
+/* Case A3 of tests/cases/README.md. */
 START_TEST(mesh_members_of_an_unknown_name_lists_the_known)
 {
     struct hsdp_mesh *mesh = fixture_mesh("PP=1,dp=2,cp=1,ep=1", 0);
@@ -467,6 +484,7 @@ Suite *module_suite(void)
     TCase *tcase = tcase_create("mesh");
 
     tcase_add_loop_test(tcase, mesh_create_of_wrong_sizes_is_refused, 0, N_OF(bad_sizes));
+    tcase_add_loop_test(tcase, mesh_create_refused_opens_nothing, 0, N_OF(bad_sizes));
     tcase_add_loop_test(tcase, mesh_create_of_wrong_names_is_refused, 0, N_OF(bad_names));
     tcase_add_test(tcase, mesh_create_of_a_bad_spec_is_refused);
     tcase_add_test(tcase, mesh_create_of_unknown_data_dims_is_refused);

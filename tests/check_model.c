@@ -2,9 +2,7 @@
 /* Models: creation, views and their protection, optimizer states, memory. */
 #include <check.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

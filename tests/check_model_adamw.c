@@ -64,6 +64,43 @@ START_TEST(adamw_with_impossible_numbers_is_refused)
 }
 END_TEST
 
+static double not_a_number(struct host_at at)
+{
+    return at.rank == 1 ? NAN : 1.0;
+}
+
+/* A step that refuses such gradients is discarded; one that has updated is not. */
+static void adamw_discard_rank(uint32_t rank, void *shared)
+{
+    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
+    struct host host;
+
+    (void)shared;
+    host_open(&host, rank, "dp=2", host_settings, "unit a: w[2] k[3]!");
+    host_load(&host, one);
+    host_backward(&host, HSDP_SCOPE_FULL, 0, not_a_number);
+    spec.error_if_nonfinite = 1;
+    host_must(&host, host.api->step->begin(host.model, &spec, NULL, &host.err));
+    host_must_refuse(&host, host_adamw(&host, 0.1, 0.1), HSDP_ERR_NONFINITE, "norm of step 1");
+    host_must(&host, host.api->step->discard(host.model, NULL, &host.err));
+    host_expect_param(&host, "w", 1.0);
+    host_backward(&host, HSDP_SCOPE_FULL, 0, one);
+    host_step(&host, 0.0);
+    host_must(&host, host_adamw(&host, 0.5, 0.0));
+    host_must_refuse(&host, host.api->step->discard(host.model, NULL, &host.err), HSDP_ERR_STATE,
+                     "step.end was expected");
+    host_step_end(&host);
+    ck_assert_float_eq_tol(host_export(&host, 0, HSDP_FLAT_MASTER)[1], 0.5f, 1e-6f);
+    host_close(&host);
+}
+
+START_TEST(adamw_and_discard_do_not_mix)
+{
+    host_settings_set(_i / 2, _i % 2 == 0 ? "" : "param_dtype=bf16");
+    ranks_run(2, RANKS_LIMIT_MS, adamw_discard_rank, NULL);
+}
+END_TEST
+
 static double spread(struct host_at at)
 {
     return ldexp(1.0 + (double)at.elem / 64.0, (int)(at.elem % 9) - 4) * (at.param % 2 ? -1 : 1);
@@ -146,6 +183,7 @@ Suite *module_suite(void)
 
     tcase_set_timeout(tcase, 30);
     tcase_add_loop_test(tcase, adamw_with_impossible_numbers_is_refused, 0, HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, adamw_and_discard_do_not_mix, 0, 2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, adamw_moves_parameters_by_the_formula, 0, 2 * HOST_N_STRATEGIES);
     suite_add_tcase(suite, tcase);
     return suite;

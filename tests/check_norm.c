@@ -311,6 +311,7 @@ START_TEST(norm_of_nothing_is_zero)
 END_TEST
 
 /* Five bf16 ones over four ranks of two, the last three elements padding. */
+/* Case B8 of tests/cases/README.md. */
 START_TEST(norm_of_five_ones_over_four_ranks_is_the_root_of_five)
 {
     const uint16_t halves[8] = {0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80, 0, 0, 0};

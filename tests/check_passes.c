@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backward passes: what is refused, that nothing has changed then, and what is not. */
 #include <check.h>
+#include <math.h>
 
 #include "four_units.h"
 #include "suite.h"
@@ -396,6 +397,33 @@ START_TEST(pass_over_a_frozen_unit_reduces_the_others)
 }
 END_TEST
 
+/* It holds up nobody either: whether it is handed over, or not. */
+static void frozen_first_rank(uint32_t rank, void *shared)
+{
+    static const uint32_t units[] = {2, 1, 0};
+    struct host host;
+
+    (void)shared;
+    host_open(&host, rank, "dp=2", host_settings, "unit a: w[5]; unit b: x[5]; unit f: k[3]!");
+    host_must(&host, host_backward_begin(&host, units, 3, HSDP_SCOPE_FULL, &host.pass));
+    four_backward(&host, 1);
+    four_backward(&host, 0);
+    if (rank == 0) {
+        host_acquire(&host, 2);
+        host_hand_over(&host, 2);
+    }
+    host_pass_end(&host);
+    ck_assert_double_eq(host_step(&host, 0.0).norm, sqrt(40.0));
+    host_step_end(&host);
+    host_close(&host);
+}
+
+START_TEST(pass_with_a_frozen_unit_in_front_does_not_wait_for_it)
+{
+    four_run(_i, "slots=1", frozen_first_rank, NULL);
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("passes");
@@ -421,6 +449,8 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, passes_with_disjoint_units_may_be_open_together, 0,
                         HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, pass_over_a_frozen_unit_reduces_the_others, 0, HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, pass_with_a_frozen_unit_in_front_does_not_wait_for_it, 0,
+                        HOST_N_STRATEGIES);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -43,6 +43,7 @@ static void batches_rank(uint32_t rank, void *scope)
     batches_run(rank, 2, *(int *)scope, 6.0);
 }
 
+/* Case C1 of tests/cases/README.md. */
 START_TEST(reduce_over_two_microbatches_adds_their_means)
 {
     int scope = _i % 3;
@@ -60,6 +61,7 @@ static void one_batch_rank(uint32_t rank, void *shared)
     batches_run(rank, 1, HSDP_SCOPE_FULL, 2.0);
 }
 
+/* Case C1 of tests/cases/README.md. */
 START_TEST(reduce_of_one_microbatch_is_its_mean)
 {
     host_settings_set(_i, "");
@@ -111,6 +113,7 @@ static void constant_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case C3 of tests/cases/README.md. */
 START_TEST(reduce_by_a_large_divisor_keeps_the_sum)
 {
     static struct constant numbers = {.gradient = 300.0, .expected = 8.0};
@@ -121,6 +124,7 @@ START_TEST(reduce_by_a_large_divisor_keeps_the_sum)
 }
 END_TEST
 
+/* Case C3 of tests/cases/README.md. */
 START_TEST(reduce_by_the_default_divisor_is_the_mean)
 {
     static struct constant numbers = {.gradient = 300.0, .expected = 300.0};
@@ -180,6 +184,7 @@ static void sizes_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case C4 of tests/cases/README.md. */
 START_TEST(reduce_of_any_size_is_the_mean)
 {
     static const double pairs[][2] = {{1.0, 3.0}, {3.0, 5.0}, {-7.0, 7.0}, {0.0, -1.0}};
@@ -191,6 +196,7 @@ START_TEST(reduce_of_any_size_is_the_mean)
 END_TEST
 
 /* Replicated twice and not sharded, and the reverse. */
+/* Case C13 of tests/cases/README.md. */
 START_TEST(reduce_over_a_dimension_of_one_still_reduces)
 {
     low_and_high[0] = 1.0;
@@ -236,6 +242,7 @@ static void alone_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case C6 of tests/cases/README.md. */
 START_TEST(reduce_of_one_rank_returns_every_element_as_it_was)
 {
     host_settings_set(_i / 2,
@@ -262,6 +269,7 @@ static void empty_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case C8 of tests/cases/README.md. */
 START_TEST(reduce_of_nothing_but_an_empty_parameter_succeeds)
 {
     static const char *const units[] = {"unit a: none[1,0,2]",
@@ -305,6 +313,7 @@ static void late_rank(uint32_t rank, void *scope)
     host_close(&host);
 }
 
+/* Case C10 of tests/cases/README.md. */
 START_TEST(reduce_takes_up_late_and_first_seen_gradients)
 {
     int scope = _i % 3;
@@ -344,6 +353,7 @@ static void absent_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case C11 of tests/cases/README.md. */
 START_TEST(reduce_of_a_unit_that_a_rank_lacks_counts_zeros)
 {
     bool is_on_nobody = _i % 2 != 0;
@@ -382,6 +392,7 @@ static void experts_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case C14 of tests/cases/README.md. */
 START_TEST(reduce_of_experts_divides_by_all_data_ranks)
 {
     host_settings_set(_i, "");

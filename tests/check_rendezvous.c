@@ -450,7 +450,7 @@ static void heard_rank(uint32_t rank, void *shared)
     } else if (rank == 0) {
         job = test_job_create("60");
         status_assert(job_connect(job, &err), HSDP_ERR_ABORTED, &err);
-        ck_assert_str_eq(err.message, "enough");
+        ck_assert_str_eq(err.message, "rank 1 has aborted: enough");
         job_destroy(job);
     }
 }

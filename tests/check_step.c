@@ -2,8 +2,6 @@
 /* Steps: what is refused, norms, clipping, weights, skipping, and the optimizer of the plugin. */
 #include <check.h>
 #include <math.h>
-#include <stdatomic.h>
-#include <stdio.h>
 
 #include "host.h"
 #include "ranks.h"
@@ -79,6 +77,8 @@ static void numbers_rank(uint32_t rank, void *shared)
         {1.0, NAN, 0, 0, 0, 0, HSDP_ERR_INVALID, "norm_p nan"},
         {1.0, 0, -0.5, 0, 0, 0, HSDP_ERR_INVALID, "gradient_scale -0.5"},
         {1.0, 0, INFINITY, 0, 0, 0, HSDP_ERR_INVALID, "gradient_scale inf"},
+        {1.0, 0, 0, 4.0, 0, 0, HSDP_ERR_INVALID, "has_weight is 0"},
+        {1.0, 0, 0, 4.0, 1, 0, HSDP_ERR_INVALID, "gradient_op = sum"},
         {1.0, 0, 0, -1.0, 1, 0, HSDP_ERR_INVALID, "weight -1"},
         {1.0, 0, 0, NAN, 1, 0, HSDP_ERR_INVALID, "weight nan"},
         {1.0, 0, 0, 0, 2, 0, HSDP_ERR_INVALID, "has_weight"},
@@ -419,6 +419,30 @@ START_TEST(begin_with_other_numbers_than_a_peer_fails_the_job)
 }
 END_TEST
 
+/* Nothing given, and what it means, are the same. */
+static void default_rank(uint32_t rank, void *shared)
+{
+    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
+    struct host host;
+
+    (void)shared;
+    two_open(&host, rank);
+    host_backward(&host, HSDP_SCOPE_FULL, 0, three_four);
+    spec.norm_p = rank == 0 ? 0.0 : 2.0;
+    spec.gradient_scale = rank == 0 ? 1.0 : 0.0;
+    host_must(&host, begin(&host, &spec));
+    ck_assert_double_eq(result_of(&host).norm, sqrt(50.0));
+    host_step_end(&host);
+    window_finish(&host);
+}
+
+START_TEST(begin_with_defaults_spelled_out_on_one_rank_agrees)
+{
+    host_settings_set(_i, "");
+    ranks_run(2, RANKS_LIMIT_MS, default_rank, NULL);
+}
+END_TEST
+
 /* ---------------------------------------------------------------------------------- discard */
 
 static double second_batch(struct host_at at)
@@ -543,6 +567,8 @@ Suite *module_suite(void)
                         2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, begin_with_other_numbers_than_a_peer_fails_the_job, 0,
                         5 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, begin_with_defaults_spelled_out_on_one_rank_agrees, 0,
+                        HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, discard_leaves_parameters_and_drops_gradients, 0,
                         2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, step_of_a_unit_in_no_pass_counts_zeros, 0, 2 * HOST_N_STRATEGIES);

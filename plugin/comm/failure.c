@@ -134,6 +134,10 @@ int32_t failure_tell(struct hsdp_job *job, struct hsdp_error *reterr)
     failure_notice(job);
     job->is_told = true;
     work_fail_all(job, first->error.status);
+    if (first->error.status == HSDP_ERR_ABORTED && first->rank != job->launch.rank) {
+        return error_set(reterr, HSDP_ERR_ABORTED, "rank %" PRIu32 " has aborted: %.400s",
+                         first->rank, first->error.message);
+    }
     if (reterr != NULL) {
         *reterr = first->error;
     }

@@ -349,8 +349,13 @@ static int32_t meeting_listen(struct meeting *meeting, struct hsdp_error *reterr
         return error_set(reterr, HSDP_ERR_UNAVAILABLE, "connect: no socket: %s", strerror(errno));
     }
     if (bind(meeting->listener, (struct sockaddr *)&address, n_bytes) != 0) {
-        return error_set(reterr,
-                         errno == EADDRINUSE ? HSDP_ERR_ADDRESS_IN_USE : HSDP_ERR_UNAVAILABLE,
+        if (errno == EADDRINUSE) {
+            return error_set(reterr, HSDP_ERR_ADDRESS_IN_USE,
+                             "connect: another process is rank 0 of this run already: it listens "
+                             "at \"%s\" for job \"%s\"",
+                             address.sun_path + 1, meeting->job->name);
+        }
+        return error_set(reterr, HSDP_ERR_UNAVAILABLE,
                          "connect: rank 0 cannot listen at \"%s\" for job \"%s\": %s",
                          address.sun_path + 1, meeting->job->name, strerror(errno));
     }
