@@ -87,12 +87,14 @@ START_TEST(config_override_value_with_equals_sign_is_kept)
 }
 END_TEST
 
-START_TEST(config_override_twice_is_refused)
+START_TEST(config_override_twice_last_wins)
 {
     ck_assert_int_eq(config_override(&config, "seed=2", &fault), 0);
-    ck_assert_int_eq(config_override(&config, "seed=3", &fault), FAULT_CONFIG);
-    ck_assert_str_eq(fault.text,
-                     "--set: seed is given twice, the first time at --set; once is allowed");
+    ck_assert_int_eq(config_override(&config, "slots=2", &fault), 0);
+    ck_assert_int_eq(config_override(&config, "seed=3", &fault), 0);
+    ck_assert_int_eq(config_override(&config, "slots=3", &fault), 0);
+    ck_assert_uint_eq(config.seed, 3);
+    ck_assert_str_eq(config_text(&config, "slots"), "3");
 }
 END_TEST
 
@@ -211,14 +213,14 @@ END_TEST
 
 START_TEST(config_load_missing_file_says_so)
 {
-    ck_assert_int_eq(config_load(&config, "/nowhere/gpt.yaml", &fault), FAULT_CONFIG);
+    ck_assert_int_eq(config_load(&config, "/nowhere/gpt.yaml", &fault), FAULT_PLACE);
     ck_assert_str_eq(fault.text, "/nowhere/gpt.yaml: cannot be read: No such file or directory");
 }
 END_TEST
 
 START_TEST(config_load_folder_says_so)
 {
-    ck_assert_int_eq(config_load(&config, ".", &fault), FAULT_CONFIG);
+    ck_assert_int_eq(config_load(&config, ".", &fault), FAULT_PLACE);
     ck_assert_str_eq(fault.text, ".: cannot be read: Is a directory");
 }
 END_TEST
@@ -275,7 +277,7 @@ START_TEST(config_microbatches_batch_that_does_not_fit_is_refused)
     ck_assert_int_eq(config_microbatches(&config, 3, &n_microbatches, &fault), FAULT_CONFIG);
     ck_assert_str_eq(fault.text,
                      "global_batch_size 16 (default) is not a multiple of micro_batch_size 4 "
-                     "(default) times 3 ranks; it must be one of 12");
+                     "(default) times 3 ranks; a multiple of 12 is allowed");
     ck_assert_uint_eq(n_microbatches, 77);
 }
 END_TEST
@@ -313,19 +315,42 @@ START_TEST(config_origin_first_given_key_of_a_sentence_is_found)
 }
 END_TEST
 
-START_TEST(config_help_names_every_key)
+/* The help, for the caller to free. */
+static char *help_of(const char *description)
 {
     char *text = NULL;
     size_t n_bytes;
     FILE *out = open_memstream(&text, &n_bytes);
 
-    config_help(out);
+    config_help(out, description);
     fclose(out);
+    return text;
+}
+
+START_TEST(config_help_names_every_key)
+{
+    char *text = help_of(NULL);
+
     for (size_t i = 0; config_keys[i].name != NULL; i++) {
         ck_assert_ptr_nonnull(strstr(text, config_keys[i].name));
         ck_assert_uint_lt(i + 1, CONFIG_MAX_KEYS);
     }
     ck_assert_ptr_nonnull(strstr(text, "positions of a sample; 1 to 65536 [128]"));
+    ck_assert_ptr_nonnull(strstr(text, "units that may be unsharded at a time [the plugin's]"));
+    free(text);
+}
+END_TEST
+
+START_TEST(config_help_defaults_of_the_plugin_are_those_it_describes)
+{
+    char *text = help_of("{\"plugin_name\": \"x\", \"settings\": [7, {\"key\": \"verify\"}, "
+                         "{\"key\": \"slots\", \"min\": 1, \"default\": \"2\"}, "
+                         "{\"key\": \"shard_size\", \"default_rule\": \"half: at most\"}]}");
+
+    ck_assert_ptr_nonnull(strstr(text, "unsharded at a time [2]\n"));
+    ck_assert_ptr_nonnull(strstr(text, "hybrid strategies [half: at most]\n"));
+    ck_assert_ptr_nonnull(strstr(text, "on its host [none]\n"));
+    ck_assert_ptr_nonnull(strstr(text, "first meeting [unknown to the plugin]\n"));
     free(text);
 }
 END_TEST
@@ -338,17 +363,18 @@ static void cases_add(TCase *tcase)
     tcase_add_test(tcase, config_load_good_file_sets_values);
     tcase_add_test(tcase, config_override_after_file_wins);
     tcase_add_test(tcase, config_override_value_with_equals_sign_is_kept);
+    tcase_add_test(tcase, config_override_twice_last_wins);
     tcase_add_test(tcase, config_finish_open_minimum_is_a_tenth);
     tcase_add_test(tcase, config_microbatches_batch_that_fits_is_shared);
     tcase_add_test(tcase, config_settings_plugin_keys_pass_unread);
     tcase_add_test(tcase, config_finish_open_schedule_ends_with_the_run);
     tcase_add_test(tcase, config_origin_first_given_key_of_a_sentence_is_found);
     tcase_add_test(tcase, config_help_names_every_key);
+    tcase_add_test(tcase, config_help_defaults_of_the_plugin_are_those_it_describes);
 }
 
 static void refusals_add(TCase *tcase)
 {
-    tcase_add_test(tcase, config_override_twice_is_refused);
     tcase_add_loop_test(tcase, config_override_not_an_assignment_is_refused, 0,
                         N_OF(not_assignments));
     tcase_add_test(tcase, config_load_unknown_key_lists_the_known);

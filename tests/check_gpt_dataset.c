@@ -151,7 +151,7 @@ START_TEST(dataset_load_too_short_is_refused)
 
     file_write(17); /* 16 of training, 1 held out */
     spec.needs_validation = 0;
-    ck_assert_int_eq(dataset_load(&dataset, &spec, &fault), FAULT_CONFIG);
+    ck_assert_int_eq(dataset_load(&dataset, &spec, &fault), FAULT_PLACE);
     snprintf(want, sizeof(want),
              "dataset %s: 17 bytes are too few for sequence_length 16; the first nine tenths must "
              "hold 17",
@@ -164,7 +164,7 @@ END_TEST
 START_TEST(dataset_load_too_short_held_out_part_is_refused)
 {
     file_write(169); /* 16 held out */
-    ck_assert_int_eq(dataset_load(&dataset, &spec, &fault), FAULT_CONFIG);
+    ck_assert_int_eq(dataset_load(&dataset, &spec, &fault), FAULT_PLACE);
     ck_assert_ptr_nonnull(strstr(fault.text, "the held-out tenth must hold 17"));
     file_write(170);
     ck_assert_int_eq(dataset_load(&dataset, &spec, &fault), 0);
@@ -175,7 +175,7 @@ END_TEST
 START_TEST(dataset_load_empty_file_is_refused)
 {
     file_write(0);
-    ck_assert_int_eq(dataset_load(&dataset, &spec, &fault), FAULT_CONFIG);
+    ck_assert_int_eq(dataset_load(&dataset, &spec, &fault), FAULT_PLACE);
     ck_assert_ptr_nonnull(strstr(fault.text, ": 0 bytes are too few"));
 }
 END_TEST
@@ -183,11 +183,11 @@ END_TEST
 START_TEST(dataset_load_what_is_no_file_is_refused)
 {
     spec.path = "/nowhere/text";
-    ck_assert_int_eq(dataset_load(&dataset, &spec, &fault), FAULT_CONFIG);
+    ck_assert_int_eq(dataset_load(&dataset, &spec, &fault), FAULT_PLACE);
     ck_assert_str_eq(fault.text,
                      "dataset /nowhere/text: cannot be read: No such file or directory");
     spec.path = ".";
-    ck_assert_int_eq(dataset_load(&dataset, &spec, &fault), FAULT_CONFIG);
+    ck_assert_int_eq(dataset_load(&dataset, &spec, &fault), FAULT_PLACE);
     ck_assert_str_eq(fault.text, "dataset .: not a regular file");
 }
 END_TEST

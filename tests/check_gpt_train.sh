@@ -62,6 +62,11 @@ if [ ! -x "$HSDP_GPT" ]; then
 fi
 
 ends "--help lists the keys" 0 '^ +sequence_length +positions of a sample; 1 to 65536 \[128\]' 0 --help
+export HSDP_PLUGIN="$HSDP_TEST_PLUGIN"
+ends "--help has the plugin's defaults" 0 '^ +slots +units that may be unsharded at a time \[2\]' 0 --help
+export HSDP_PLUGIN=/nowhere/hsdp.so
+ends "--help says why it has none" 0 "^The plugin's defaults are not shown: .*/nowhere/hsdp.so" 0 --help
+unset HSDP_PLUGIN
 ends "--version is one line" 0 '^hsdp-gpt \(libhsdp\) [0-9]' 0 --version
 
 stamp='^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2} \| INFO'
@@ -80,12 +85,36 @@ for setting in param_dtype=bf16 param_dtype=fp16 gradient_dtype=bf16 reduce_dtyp
         --set sharding_strategy=hsdp --set $setting
 done
 
+ends "prints every n-th line, the first and the last" 0 "$stamp \| step 00000001/" 1 \
+    --set log_interval=3 --log-json "$log"
+says "prints no other line" 'cross-entropy-loss' 3
+says "logs all steps nevertheless" '^\{"step": [1-4], ' 4 "$log"
+ends "tells what the settings have become" 0 \
+    '\| shard-size 2 \| param-dtype bf16 \| accumulation-scope full \| slots 3 \|' 4 \
+    --set sharding_strategy=hsdp --set shard_size=2 --set param_dtype=bf16 --set slots=7 \
+    --set accumulation_scope=full --set slots=3
+says "puts what the plugin tells into its log" "$stamp \| job \"default\": rank 0 of 4 " 1
+
 for strange in 'sharding_strategy=FSDP' 'sharding_strategy=hsdp ' 'sharding_strategy=' \
     'shard_size=3' 'shard_size=0' 'param_dtype=fp8' 'slots=65' 'replicate_dims=foo' 'backend=tcp' \
     'nccl_timeout_seconds=30s' 'accumulation_scope=outer' 'num_layers=0' 'global_batch_size=12' \
-    'hidden_size=15' 'dataset=/nowhere/text' 'plugin=/nowhere/hsdp.so' 'seed' 'shardingstrategy=x'; do
+    'hidden_size=15' 'seed' 'shardingstrategy=x'; do
     ends "refuses --set '$strange'" 2 '^hsdp-gpt: rank 0: .{20}' 4 --set "$strange"
     says "refuses --set '$strange' in one sentence" '^hsdp-gpt' 1
+done
+for strange in 'dataset=/nowhere/text' 'plugin=/nowhere/hsdp.so'; do
+    ends "refuses --set '$strange'" 2 '^hsdp-gpt: rank 0: .{20}' 4 --set "$strange"
+    says "refuses --set '$strange' on every rank" '^hsdp-gpt: rank [0-3]: .*/nowhere/' 4
+done
+# a rank that fails alone says why, though it is not rank 0
+# shellcheck disable=SC2016
+for own in 'set -- "$@" --set dataset=/nowhere/text' 'set -- "$@" --set plugin=/nowhere/hsdp.so' \
+    'export HSDP_SLOTS=0' 'cd /; set -- "$1" --config nowhere.yaml'; do
+    "$HSDP_RUN" --quiet --grace 1 --timeout 30 -n 4 sh -c "
+        if [ \$RANK = 2 ]; then $own; fi; exec \"\$@\"" - \
+        "$HSDP_GPT" --config "$scratch/gpt.yaml" >"$output" 2>&1
+    [ $? -eq 2 ] && [ "$(grep -cE '^hsdp-gpt: rank 2: .{20}' "$output")" -eq 1 ]
+    tap_report $? "hsdp-gpt: rank 2 alone says why it fails: $own" "$output"
 done
 echo 'slots: 0' >>"$scratch/gpt.yaml"
 ends "names the line of a setting of the plugin" 2 '/gpt\.yaml:12: slots: "0" ' 4
@@ -98,6 +127,12 @@ ends "refuses a log that cannot be written" 2 \
     --log-json /nowhere/log
 says "refuses it in one sentence" '^hsdp-gpt' 1
 ends "a log that becomes full ends the run" 1 'the JSON log cannot be written' 2 --log-json /dev/full
+says "says in one sentence why the job failed" '^hsdp-gpt: rank 0: .*the JSON log cannot be written' 1
+says "says so on the other rank, too" '^hsdp-gpt: rank 1: .*the JSON log cannot be written' 1
+"$HSDP_RUN" --quiet -n 2 "$HSDP_GPT" --config "$here/../examples/gpt/gpt.yaml" \
+    --set "plugin=$HSDP_TEST_PLUGIN" --set "dataset=$here/check_gpt_train.sh" --set sequence_length=8 \
+    --set max_steps=1 >"$output" 2>&1
+tap_report $? "hsdp-gpt: the example configuration runs on two ranks" "$output"
 export RANK=2 WORLD_SIZE=2
 ends "refuses a rank outside of the world" 2 '^hsdp-gpt: .*WORLD_SIZE' 0
 

@@ -2,6 +2,7 @@
 /* Backward passes: what is refused, that nothing has changed then, and what is not. */
 #include <check.h>
 #include <math.h>
+#include <stdatomic.h>
 
 #include "four_units.h"
 #include "suite.h"
@@ -309,6 +310,46 @@ START_TEST(grad_add_behind_the_last_reduction_is_left_over)
 }
 END_TEST
 
+/* Rank 0 hands over a second time while rank 1 has not read the first: what is added then does not
+ * join that reduction, though it still waits. */
+static void grad_waiting_rank(uint32_t rank, void *shared)
+{
+    _Atomic uint32_t *n_there = shared;
+    struct host host;
+
+    host_open(&host, rank, "dp=2", host_settings, "unit a: w[5]");
+    host_pass_begin(&host, HSDP_SCOPE_FULL);
+    if (rank == 0) {
+        ranks_meet(&n_there[0], 2);
+        four_backward(&host, 0);
+        host_pass_end(&host);
+        host_pass_begin(&host, HSDP_SCOPE_FULL);
+        four_backward(&host, 0);
+        ranks_meet(&n_there[1], 2);
+        host_grad_add(&host, "w", 2.0, "fp32");
+        host_pass_end(&host);
+        host_must_refuse(&host, step_begin(&host), HSDP_ERR_STATE, "unit \"a\"");
+    } else {
+        four_backward(&host, 0);
+        ranks_meet(&n_there[0], 2);
+        ranks_meet(&n_there[1], 2);
+        host_pass_end(&host);
+        host_backward(&host, HSDP_SCOPE_FULL, 0, four_gradient);
+    }
+    host_pass_begin(&host, HSDP_SCOPE_FULL);
+    host_pass_end(&host);
+    host_step(&host, 0.0);
+    host_expect_grad(&host, "w", 5.0);
+    host_step_end(&host);
+    host_close(&host);
+}
+
+START_TEST(grad_add_behind_a_waiting_reduction_joins_the_next)
+{
+    four_run(_i, "", grad_waiting_rank, ranks_memory(2 * sizeof(uint32_t)));
+}
+END_TEST
+
 /* The late gradient of an absent unit travels through its slot, where another pass has its own. */
 static void grad_occupied_rank(uint32_t rank, void *shared)
 {
@@ -444,6 +485,8 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, grad_add_of_what_does_not_fit_is_refused, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, grad_add_behind_the_last_reduction_is_left_over, 0,
                         2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, grad_add_behind_a_waiting_reduction_joins_the_next, 0,
+                        HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, grad_add_to_an_absent_unit_with_an_occupied_slot_names_both, 0,
                         HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, passes_with_disjoint_units_may_be_open_together, 0,

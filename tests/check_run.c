@@ -70,6 +70,9 @@ static const struct {
     {RUN "--quiet=1 echo started",
      "option '--quiet=1' takes no value; 'hsdp-run --help' lists what is allowed"},
     {RUN "-n", "option '-n' needs a value; 'hsdp-run --help' says which"},
+    {RUN "-np", "option '-np' needs a value; 'hsdp-run --help' says which"},
+    {RUN "-np 0 echo started", "--ranks is '0'; allowed is a whole number from 1 to 1024"},
+    {RUN "-n p echo started", "--ranks is 'p'; allowed is a whole number from 1 to 1024"},
     {RUN "-n 2 --", "no program is given; usage: hsdp-run [OPTION...] [--] PROGRAM [ARGUMENT...]"},
     {RUN "--log-dir=no/such echo started",
      "--log-dir: cannot make the directory 'no/such': No such file or directory"},
@@ -94,6 +97,14 @@ START_TEST(options_help_and_version_are_printed)
     ck_assert_int_eq(spawn_run(&job, RUN "--version"), 0);
     ck_assert_int_eq(text_count(job.out, "hsdp-run (libhsdp) "), 1);
     ck_assert_int_eq(spawn_run(&job, RUN "--help >/dev/full"), 125);
+}
+END_TEST
+
+START_TEST(options_ranks_may_be_given_as_mpirun_does)
+{
+    ck_assert_int_eq(spawn_run(&job, RUN "-q -np 3 --prefix echo started"), 0);
+    ck_assert_int_eq(text_count(job.out, "] started\n"), 3);
+    ck_assert_int_eq(spawn_run(&job, RUN "-np3 echo started"), 2);
 }
 END_TEST
 
@@ -366,6 +377,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(options, options_bad_input_is_one_sentence_and_status_2, 0,
                         (int)(sizeof(bad_inputs) / sizeof(bad_inputs[0])));
     tcase_add_test(options, options_help_and_version_are_printed);
+    tcase_add_test(options, options_ranks_may_be_given_as_mpirun_does);
     tcase_add_test(options, options_after_the_program_are_its_own);
     tcase_add_test(options, program_missing_is_127);
     tcase_add_test(options, program_that_cannot_run_is_126);

@@ -84,11 +84,9 @@ START_TEST(end_survivor_has_time_to_report_by_itself)
                                          "0.1; echo peer 0 is lost >&2; exit 5'"),
                      128 + SIGKILL);
     ck_assert_int_eq(text_count(job.err, "[1] peer 0 is lost\n"), 1);
-    ck_assert_int_eq(text_count(job.err, "hsdp-run: 2 of 2 ranks failed by themselves, first rank "
-                                         "0:\n"),
-                     1);
-    ck_assert_int_eq(text_count(job.err, "  was killed by signal 9 (Killed)\n"), 1);
-    ck_assert_int_eq(text_count(job.err, "  exited with status 5\n"), 1);
+    ck_assert_int_eq(text_count(job.err, "hsdp-run: 2 of 2 ranks failed, rank 0 first:\n"), 1);
+    ck_assert_int_eq(text_count(job.err, "  rank 0: was killed by signal 9 (Killed) (pid "), 1);
+    ck_assert_int_eq(text_count(job.err, "  rank 1: exited with status 5 (pid "), 1);
 }
 END_TEST
 
@@ -151,15 +149,40 @@ START_TEST(end_table_is_in_the_order_of_ranks)
     spawn_expect(&job, "hsdp-run: rank 3 (pid ", 1);
     kill(job.pid, SIGUSR1);
     ck_assert_int_eq(spawn_wait(&job), 13);
-    ck_assert_int_eq(text_count(job.out, "4 of 4 ranks failed by themselves, first rank 3:"), 1);
+    ck_assert_int_eq(text_count(job.out, "4 of 4 ranks failed, rank 3 first:"), 1);
     for (i = 0; i < 4; i++) {
         char row[64];
 
-        snprintf(row, sizeof(row), "  exited with status %d\n", i + 10);
+        snprintf(row, sizeof(row), "  rank %d: exited with status %d (pid ", i, i + 10);
         end = strstr(end, row); /* each after the one before it */
         ck_assert_ptr_nonnull(end);
     }
     spawn_expect_alive(&job, 0);
+}
+END_TEST
+
+START_TEST(end_all_ranks_alike_is_one_sentence)
+{
+    ck_assert_int_eq(spawn_run(&job, RUN "-n 4 sh -c 'sleep 0.1; exit 2'"), 2);
+    ck_assert_int_eq(text_count(job.err, "hsdp-run: 4 of 4 ranks exited with status 2\n"), 1);
+    ck_assert_int_eq(text_count(job.err, "\n"), 2);
+    ck_assert_int_eq(spawn_run(&job, RUN "-n 3 --keep-going sh -c 'kill -9 $$'"), 128 + 9);
+    ck_assert_int_eq(text_count(job.err, "3 of 3 ranks: each was killed by signal 9 (Killed)\n"),
+                     1);
+}
+END_TEST
+
+START_TEST(end_ranks_alike_share_a_row)
+{
+    ck_assert_int_eq(
+        spawn_run(&job, RUN "-n 20 --keep-going sh -c '[ $RANK != 4 ] || exit 0; [ $RANK != 7 ] || "
+                            "kill -9 $$; sleep 0.3; exit 5'"),
+        128 + SIGKILL);
+    ck_assert_int_eq(text_count(job.err, "19 of 20 ranks failed, rank 7 first:\n"), 1);
+    ck_assert_int_eq(
+        text_count(job.err, "\n  ranks 0-3, 5-6, 8-19: exited with status 5 (after 0."), 1);
+    ck_assert_int_eq(text_count(job.err, "\n  rank 7: was killed by signal 9 (Killed) (pid "), 1);
+    ck_assert_int_eq(text_count(job.err, "\n  rank"), 2);
 }
 END_TEST
 
@@ -454,6 +477,8 @@ Suite *module_suite(void)
     tcase_add_test(end, end_grace_of_zero_kills_at_once);
     tcase_add_test(end, end_keep_going_lets_the_others_finish);
     tcase_add_test(end, end_table_is_in_the_order_of_ranks);
+    tcase_add_test(end, end_all_ranks_alike_is_one_sentence);
+    tcase_add_test(end, end_ranks_alike_share_a_row);
     tcase_add_test(end, end_quiet_says_nothing);
     suite_add_tcase(suite, end);
 

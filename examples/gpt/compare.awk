@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sets JSON logs of hsdp-gpt side by side, one column a file, named after the file:
-#     awk [-v least=LOSS] -f compare.awk fsdp.json hsdp.json
-# Speed and traffic are medians over the steps that all files have, but for the first five. With
-# `least` the exit status is 1 unless the mean loss of the last file's last 20 steps is below it.
+#     awk [-v trained=FILE [-v least=LOSS]] -f compare.awk fsdp.json hsdp.json
+# A file may hold several runs, one after the other. Speed and traffic are medians over the steps that
+# all files have, but for the first five of each run. `trained` is the log of a run whose losses are
+# told; the exit status is 1 unless the mean of its last 20 is below `least`.
 
 # The number behind "key": on this line.
 function number_of(line, key,    at) {
@@ -55,7 +56,10 @@ function grouped(number,    digits, text) {
 # Median over the common steps of one file: `what` is a speed or the bytes of a group.
 function middle(file, what,    i, n, values) {
     n = 0
-    for (i = 6; i <= n_common; i++) {
+    for (i = 1; i <= n_common; i++) {
+        if (number[file, i] <= 5) {
+            continue
+        }
         values[++n] = what == "speed" ? speed[file, i] : \
                       what == "total" ? total_moved[file, i] : moved[file, i, what] + 0
     }
@@ -71,10 +75,36 @@ function losses_compare(    i, gap, largest) {
         largest = gap > largest ? gap : largest
     }
     if (largest == 0) {
-        printf "The losses of steps 1 to %d are the same, to the last bit.\n", n_common
+        printf "The losses of steps 1 to %d are the same, to the last bit.\n", last_step
     } else {
-        printf "The losses of steps 1 to %d differ by at most %.1e of their size.\n", n_common, largest
+        printf "The losses of steps 1 to %d differ by at most %.1e of their size.\n", last_step, largest
     }
+}
+
+# Tells how far the loss of the trained run has fallen; the mean of its last 20 steps.
+function trained_tell(    line, losses, n, i, mean, held_out) {
+    while ((getline line < trained) > 0) {
+        losses[++n] = number_of(line, "cross_entropy_loss")
+        held_out = index(line, "\"validation_loss\"") ? number_of(line, "validation_loss") : held_out
+    }
+    if (n < 20) {
+        print "compare: " trained " has " n + 0 " steps; 20 are needed" > "/dev/stderr"
+        return 1e9
+    }
+    for (i = n - 19; i <= n; i++) {
+        mean += losses[i] / 20
+    }
+    printf "%s: the loss fell from %.4f to %.4f, the mean of the last 20 of %d steps", \
+           name_of(trained), losses[1], mean, n
+    printf held_out == "" ? ".\n" : ";\nit is %.4f on the text that was held out.\n", held_out
+    return mean
+}
+
+# logs/hsdp.json becomes hsdp.
+function name_of(path) {
+    sub(/.*\//, "", path)
+    sub(/\.json$/, "", path)
+    return path
 }
 
 function row(title, kind, what,    file, value) {
@@ -88,13 +118,12 @@ function row(title, kind, what,    file, value) {
 
 FNR == 1 {
     n_files++
-    names[n_files] = FILENAME
-    sub(/.*\//, "", names[n_files])
-    sub(/\.json$/, "", names[n_files])
+    names[n_files] = name_of(FILENAME)
 }
 
 {
     steps[n_files]++
+    number[n_files, steps[n_files]] = number_of($0, "step")
     loss[n_files, steps[n_files]] = number_of($0, "cross_entropy_loss")
     speed[n_files, steps[n_files]] = number_of($0, "tokens_per_second")
     total_moved[n_files, steps[n_files]] = traffic_of($0, n_files)
@@ -114,7 +143,8 @@ END {
         print "compare: the logs have " n_common + 0 " steps in common; 6 are needed" > "/dev/stderr"
         exit 1
     }
-    printf "%-34s", "medians of steps 6 to " n_common
+    last_step = number[1, n_common]
+    printf "%-34s", "medians of steps 6 to " last_step
     for (file = 1; file <= n_files; file++) {
         printf "%18s", names[file]
     }
@@ -129,18 +159,14 @@ END {
     row("  optimizer", "memory", "optimizer")
     row("  unsharded slots", "memory", "unsharded")
     row("  whole process at its peak", "memory", "peak")
-    printf "%-34s", "loss at step " n_common
+    printf "%-34s", "loss at step " last_step
     for (file = 1; file <= n_files; file++) {
         printf "%18.6f", loss[file, n_common]
     }
     printf "\n\n"
+    print "On one host, speeds that differ by less than 10 % are equal within the noise."
     losses_compare()
-    for (i = steps[n_files] - 19; i <= steps[n_files]; i++) {
-        last += loss[n_files, i] / 20
-    }
-    printf "%s: the loss fell from %.4f to %.4f, the mean of the last 20 of %d steps\n", \
-           names[n_files], loss[n_files, 1], last, steps[n_files]
-    if (least != "" && !(last < least)) {
+    if (trained != "" && !(trained_tell() < (least == "" ? 1e9 : least + 0))) {
         print "compare: the loss is not below " least > "/dev/stderr"
         exit 1
     }

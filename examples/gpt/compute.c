@@ -67,7 +67,7 @@ int compute_init(struct compute *compute, struct session *session, struct fault 
     compute->session = session;
     if (!convert_is_known(&session->units[0].values[0]) ||
         !convert_is_known(&session->units[0].grads[0])) {
-        return fault_set(ret_fault, FAULT_CONFIG,
+        return fault_set(ret_fault, FAULT_PLACE,
                          "the plugin's parameters or gradients have a dtype that hsdp-gpt cannot "
                          "read; fp32, bf16 and fp16 are allowed");
     }

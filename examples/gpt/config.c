@@ -146,7 +146,7 @@ int config_set(struct config *config, const char *key, const char *text, const c
     if (config_keys[index].name == NULL) {
         return key_unknown(key, where, ret_fault);
     }
-    if (entry->where[0] != '\0' && entry->is_override == is_override) {
+    if (entry->where[0] != '\0' && !entry->is_override && !is_override) {
         return fault_set(ret_fault, FAULT_CONFIG,
                          "%s: %s is given twice, the first time at %s; once is allowed", where, key,
                          entry->where);

@@ -49,6 +49,7 @@ struct config {
     uint64_t schedule_steps;
     uint64_t warmup_steps;
     uint64_t validation_interval;
+    uint64_t log_interval;
     uint64_t seed;
     uint64_t num_layers;
     uint64_t hidden_size;
@@ -66,7 +67,7 @@ struct config {
 void config_init(struct config *config);
 /*
  * Reads one value. `where` is "FILE:LINE" or, with is_override 1, "--set". The same key twice from
- * a file, or twice from --set, is a fault; --set wins over the file.
+ * a file is a fault; --set wins over the file, and the last --set over those before it.
  */
 int config_set(struct config *config, const char *key, const char *text, const char *where,
                int is_override, struct fault *ret_fault);
@@ -87,8 +88,11 @@ size_t config_settings(const struct config *config, enum config_type type,
 const char *config_origin(const struct config *config, const char *sentence);
 /* The given text of a key of the plugin, or NULL. */
 const char *config_text(const struct config *config, const char *key);
-/* Writes all keys with their defaults. */
-void config_help(FILE *out);
+/*
+ * Writes all keys with their defaults. Those of the plugin's keys are read from what its describe()
+ * answers; with NULL they are "the plugin's".
+ */
+void config_help(FILE *out, const char *description);
 
 /* The table; ends with a NULL name. */
 extern const struct config_key config_keys[];

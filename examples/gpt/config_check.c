@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the keys of the configuration demand of each other, and the help about them. */
+/* What the keys of the configuration demand of each other. */
 #include "config.h"
 
 #include <ctype.h>
@@ -98,31 +98,11 @@ int config_microbatches(const struct config *config, uint32_t n_ranks, uint32_t 
         return fault_set(
             ret_fault, FAULT_CONFIG,
             "global_batch_size %ju (%s) is not a multiple of micro_batch_size %ju (%s) "
-            "times %u ranks; it must be one of %ju",
+            "times %u ranks; a multiple of %ju is allowed",
             (uintmax_t)config->global_batch_size, origin_of(config, "global_batch_size"),
             (uintmax_t)config->micro_batch_size, origin_of(config, "micro_batch_size"), n_ranks,
             (uintmax_t)together);
     }
     *ret_microbatches = (uint32_t)(config->global_batch_size / together);
     return 0;
-}
-
-void config_help(FILE *out)
-{
-    for (size_t i = 0; config_keys[i].name != NULL; i++) {
-        const struct config_key *key = &config_keys[i];
-        const int is_plugins = key->type == CONFIG_JOB || key->type == CONFIG_PLAN;
-        const char *value = key->default_text;
-
-        if (value == NULL) {
-            value = is_plugins ? "the plugin's" : "derived";
-        }
-        fprintf(out, "  %-26s %s", key->name, key->help);
-        if (key->type == CONFIG_CHOICE) {
-            fprintf(out, ": %s", key->choices);
-        } else if (key->type == CONFIG_INTEGER || key->type == CONFIG_NUMBER) {
-            fprintf(out, "; %.17g to %.17g", key->least, key->most);
-        }
-        fprintf(out, " [%s]\n", value[0] == '\0' ? "empty" : value);
-    }
 }

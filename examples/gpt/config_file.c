@@ -128,7 +128,7 @@ int config_load(struct config *config, const char *path, struct fault *ret_fault
     int status;
 
     if (file == NULL) {
-        return fault_set(ret_fault, FAULT_CONFIG, "%s: cannot be read: %s", path, strerror(errno));
+        return fault_set(ret_fault, FAULT_PLACE, "%s: cannot be read: %s", path, strerror(errno));
     }
     if (!yaml_parser_initialize(&reader.parser)) {
         fclose(file);
@@ -137,8 +137,7 @@ int config_load(struct config *config, const char *path, struct fault *ret_fault
     yaml_parser_set_input_file(&reader.parser, file);
     status = events_read(&reader);
     if (ferror(file)) {
-        status =
-            fault_set(ret_fault, FAULT_CONFIG, "%s: cannot be read: %s", path, strerror(errno));
+        status = fault_set(ret_fault, FAULT_PLACE, "%s: cannot be read: %s", path, strerror(errno));
     }
     if (status == 0 && reader.n_keys == 0) {
         status = fault_set(ret_fault, FAULT_CONFIG,

@@ -21,11 +21,11 @@ static int bytes_read(int fd, uint8_t *bytes, size_t n_bytes, const char *path,
         const ssize_t got = read(fd, bytes + done, n_bytes - done);
 
         if (got == 0) {
-            return fault_set(ret_fault, FAULT_CONFIG, "dataset %s: it ended after %zu of %zu bytes",
+            return fault_set(ret_fault, FAULT_PLACE, "dataset %s: it ended after %zu of %zu bytes",
                              path, done, n_bytes);
         }
         if (got < 0 && errno != EINTR) {
-            return fault_set(ret_fault, FAULT_CONFIG, "dataset %s: cannot be read: %s", path,
+            return fault_set(ret_fault, FAULT_PLACE, "dataset %s: cannot be read: %s", path,
                              strerror(errno));
         }
         done += got < 0 ? 0 : (size_t)got;
@@ -39,12 +39,12 @@ static int file_open(const char *path, int *ret_fd, size_t *ret_bytes, struct fa
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0) {
-        return fault_set(ret_fault, FAULT_CONFIG, "dataset %s: cannot be read: %s", path,
+        return fault_set(ret_fault, FAULT_PLACE, "dataset %s: cannot be read: %s", path,
                          strerror(errno));
     }
     if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
         close(fd);
-        return fault_set(ret_fault, FAULT_CONFIG, "dataset %s: not a regular file", path);
+        return fault_set(ret_fault, FAULT_PLACE, "dataset %s: not a regular file", path);
     }
     *ret_fd = fd;
     *ret_bytes = (size_t)about.st_size;
@@ -61,13 +61,13 @@ static int parts_split(struct dataset *dataset, size_t n_bytes, const struct dat
     dataset->n_train = n_bytes - dataset->n_validation;
     if (dataset->n_train < sample) {
         return fault_set(
-            ret_fault, FAULT_CONFIG,
+            ret_fault, FAULT_PLACE,
             "dataset %s: %zu bytes are too few for sequence_length %zu; the first nine "
             "tenths must hold %zu",
             spec->path, n_bytes, spec->sequence_length, sample);
     }
     if (spec->needs_validation && dataset->n_validation < sample) {
-        return fault_set(ret_fault, FAULT_CONFIG,
+        return fault_set(ret_fault, FAULT_PLACE,
                          "dataset %s: %zu bytes are too few for sequence_length %zu; the held-out "
                          "tenth must hold %zu, or validation_interval be 0",
                          spec->path, n_bytes, spec->sequence_length, sample);

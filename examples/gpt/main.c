@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hsdp-gpt: a host that trains a small GPT with a sharding plugin. Options, and how it ends. */
-#include <ctype.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "config.h"
 #include "fault.h"
+#include "help.h"
 #include "trainer.h"
 
 #ifndef GPT_VERSION
@@ -30,22 +30,6 @@ struct launch {
     unsigned long rank;
     unsigned long world_ranks;
 };
-
-static void help_print(void)
-{
-    puts(
-        "Usage: hsdp-gpt [--config FILE] [--set KEY=VALUE]... [--log-json FILE]\n"
-        "Trains a decoder-only transformer on the bytes of a file, over all ranks that a launcher\n"
-        "(hsdp-run, torchrun, mpirun, srun) has started, or alone. A plugin shards it.\n\n"
-        "  --config FILE      YAML, lines of \"key: value\"\n"
-        "  --set KEY=VALUE    one key, before that of the file\n"
-        "  --log-json FILE    rank 0 writes one JSON object for each step\n"
-        "  -h, --help         print this text and exit\n"
-        "  -V, --version      print the version and exit\n\n"
-        "Keys [default]:");
-    config_help(stdout);
-    puts("\nExit status: 0 trained, 1 the run failed, 2 the configuration cannot be run.");
-}
 
 static int number_of(const char *name, unsigned long *ret_number)
 {
@@ -78,12 +62,12 @@ static struct launch launch_read(void)
     return (struct launch){0, 1};
 }
 
-/* A fault of the configuration is the same on every rank, so rank 0 speaks for all. */
-static void fault_print(int status, const struct fault *fault)
+/* All ranks share arguments and configuration, so rank 0 speaks for all about those. */
+static void fault_print(int kind, const struct fault *fault)
 {
     const struct launch launch = launch_read();
 
-    if (status == FAULT_CONFIG && launch.rank != 0) {
+    if (kind == FAULT_CONFIG && launch.rank != 0) {
         return;
     }
     fflush(stdout);
@@ -204,5 +188,5 @@ int main(int argc, char **argv)
     }
     free(request.overrides);
     free(config);
-    return status;
+    return fault_exit_status(status);
 }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #define BAR_CELLS     40
 #define STAMP_BYTES   32
@@ -114,10 +115,22 @@ void report_bar_clear(FILE *terminal)
     fputs(CLEAR_LINE, terminal);
 }
 
+struct tm report_clock(void)
+{
+    const time_t now = time(NULL);
+    struct tm local;
+
+    localtime_r(&now, &local);
+    return local;
+}
+
 void report_note(FILE *out, const struct tm *now, const char *level, const char *text)
 {
     char stamp[STAMP_BYTES];
 
     stamp_write(stamp, now);
+    if (isatty(fileno(out))) {
+        report_bar_clear(out);
+    }
     fprintf(out, "%s | %s | %s\n", stamp, level, text);
 }

@@ -43,7 +43,9 @@ int report_json(FILE *out, const struct report_step *step);
 /* A bar that stays on the last line of a terminal; report_bar_clear before the next line. */
 void report_bar(FILE *terminal, uint64_t step, uint64_t n_steps);
 void report_bar_clear(FILE *terminal);
-/* "YYYY-MM-DD HH:MM:SS | INFO | " and the formatted text. */
+/* The time of the next line. */
+struct tm report_clock(void);
+/* "YYYY-MM-DD HH:MM:SS | INFO | " and the text, after what a bar has left on a terminal. */
 void report_note(FILE *out, const struct tm *now, const char *level, const char *text);
 
 #endif

@@ -6,13 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The plugin has no way to print; what it has to say goes to stderr. */
+#include "report.h"
+
+/*
+ * The plugin has no way to print. Rank 0 takes its news into the log; the others have only their
+ * warnings. An error is what the call that fails returns, and is told there.
+ */
 static void log_print(void *user, int32_t level, const char *text)
 {
     const struct session *session = user;
+    const struct tm now = report_clock();
 
-    if (level <= HSDP_LOG_WARNING) {
+    if (session->rank != 0 && level == HSDP_LOG_WARNING) {
         fprintf(stderr, "hsdp-gpt: rank %u: %s\n", session->rank, text);
+    } else if (session->rank == 0 && (level == HSDP_LOG_WARNING || level == HSDP_LOG_INFO)) {
+        report_note(stdout, &now, level == HSDP_LOG_INFO ? "INFO" : "WARNING", text);
     }
 }
 
@@ -27,8 +35,8 @@ int session_fault(const struct session *session, const struct hsdp_error *error,
     if (!is_request || session->is_set_up) {
         return fault_set(ret_fault, FAULT_RUN, "%s", error->message);
     }
-    return fault_set(ret_fault, FAULT_CONFIG, "%s%s%s", origin == NULL ? "" : origin,
-                     origin == NULL ? "" : ": ", error->message);
+    return origin == NULL ? fault_set(ret_fault, FAULT_PLACE, "%s", error->message)
+                          : fault_set(ret_fault, FAULT_CONFIG, "%s: %s", origin, error->message);
 }
 
 static int plugin_open(struct session *session, struct fault *ret_fault)

@@ -20,30 +20,20 @@ static double clock_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / NANOSECONDS_SECOND;
 }
 
-static struct tm wall_clock(void)
+/* What rank 0 prints about a finished step: its line if it is due, and what is out of the way. */
+static void step_print(const struct trainer *trainer, const struct report_step *step)
 {
-    const time_t now = time(NULL);
-    struct tm local;
-
-    localtime_r(&now, &local);
-    return local;
-}
-
-/* What rank 0 prints and logs about a finished step. */
-static int step_report(struct trainer *trainer, struct report_step *step, struct fault *ret_fault)
-{
-    const struct tm now = wall_clock();
+    const uint64_t interval = trainer->config->log_interval;
+    const struct tm now = report_clock();
     char line[REPORT_LINE_BYTES], note[REPORT_LINE_BYTES];
-    int status = metrics_read(&trainer->metrics, &trainer->session, step, ret_fault);
 
-    if (status != 0) {
-        return status;
+    if (step->step == 1 || step->step % interval == 0 || step->step == trainer->config->max_steps) {
+        report_line(line, step, &now);
+        if (trainer->is_terminal) {
+            report_bar_clear(stdout);
+        }
+        puts(line);
     }
-    report_line(line, step, &now);
-    if (trainer->is_terminal) {
-        report_bar_clear(stdout);
-    }
-    puts(line);
     if (!isfinite(step->gradient_norm)) {
         report_note(stdout, &now, "WARNING", "the gradients are not finite: the step was skipped");
     }
@@ -55,6 +45,17 @@ static int step_report(struct trainer *trainer, struct report_step *step, struct
     if (trainer->is_terminal) {
         report_bar(stdout, step->step, step->n_steps);
     }
+}
+
+/* What rank 0 prints and logs about a finished step. */
+static int step_report(struct trainer *trainer, struct report_step *step, struct fault *ret_fault)
+{
+    const int status = metrics_read(&trainer->metrics, &trainer->session, step, ret_fault);
+
+    if (status != 0) {
+        return status;
+    }
+    step_print(trainer, step);
     if (trainer->log != NULL && report_json(trainer->log, step) != 0) {
         return fault_set(ret_fault, FAULT_RUN, "the JSON log cannot be written: %s",
                          strerror(errno));
@@ -88,13 +89,24 @@ static int step_run(struct trainer *trainer, uint64_t number, struct fault *ret_
     return status;
 }
 
-/* The lines before the first step. */
+/* What a setting of the plan has become. */
+static const char *setting_text(const struct session *session, const char *key)
+{
+    const char *value, *source;
+
+    return session->api->plan->setting(session->plan, key, &value, &source, NULL) == HSDP_OK &&
+                   value != NULL && value[0] != '\0'
+               ? value
+               : "none";
+}
+
+/* The line before the first step. */
 static void header_print(const struct trainer *trainer)
 {
     const struct session *session = &trainer->session;
     struct hsdp_class_info class_info = HSDP_CLASS_INFO_INIT;
     struct hsdp_job_info job_info = HSDP_JOB_INFO_INIT;
-    const struct tm now = wall_clock();
+    const struct tm now = report_clock();
     char text[2 * CONFIG_TEXT_BYTES];
     uint64_t n_elems = 0;
 
@@ -108,9 +120,13 @@ static void header_print(const struct trainer *trainer)
         return;
     }
     snprintf(text, sizeof(text),
-             "%s %s | sharding-strategy %s | ranks %u | backend %s | parameters %ju | dataset %s",
+             "%s %s | sharding-strategy %s | ranks %u | shard-size %s | param-dtype %s"
+             " | accumulation-scope %s | slots %s | backend %s | parameters %ju | dataset %s",
              session->api->plugin_name, session->api->plugin_version, class_info.strategy,
-             session->world_ranks, job_info.backend, (uintmax_t)n_elems, trainer->config->dataset);
+             session->world_ranks, setting_text(session, "shard_size"),
+             setting_text(session, "param_dtype"), setting_text(session, "accumulation_scope"),
+             setting_text(session, "slots"), job_info.backend, (uintmax_t)n_elems,
+             trainer->config->dataset);
     report_note(stdout, &now, "INFO", text);
 }
 

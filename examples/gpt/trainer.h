@@ -6,7 +6,7 @@
 #include "config.h"
 #include "fault.h"
 
-/* Trains as configured; log_path is a file for JSON objects, or NULL. Returns the exit status. */
+/* Trains as configured; log_path is a file for JSON objects, or NULL. Returns 0, or FAULT_*. */
 int trainer_run(const struct config *config, const char *log_path, struct fault *ret_fault);
 
 #endif

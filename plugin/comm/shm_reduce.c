@@ -414,8 +414,8 @@ int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,
     struct fp_mode mode;
     int32_t status;
 
-    if (u->reduction.stage ==
-        SHM_SOURCE) { /* or it would depend on the peers what it takes along */
+    /* A reduction that waits for its peers would take this along, or not, as they please. */
+    if (u->reduction.stage == SHM_SOURCE) {
         status = job_ticket_wait(store->job, u->reduction.work.ticket, UINT64_MAX, reterr);
         if (status != HSDP_OK) {
             return status;

@@ -16,7 +16,7 @@ static const char help_text[] =
     "Usage: hsdp-run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
     "Starts PROGRAM as several ranks on this host, watches them and leaves nothing running.\n"
     "\n"
-    "  -n, --ranks=N          how many ranks to start, 1 to 1024 (default: 1)\n"
+    "  -n, --ranks=N          how many ranks to start, 1 to 1024 (default: 1); -np N is the same\n"
     "      --prefix           begin each line of output with \"[RANK] \" and keep lines whole\n"
     "      --log-dir=DIR      write the output of each rank to DIR/rank-N.log instead;\n"
     "                         with --prefix: as well\n"
@@ -160,12 +160,24 @@ static int unknown_complain(int answer, char **argv)
     return RUN_EXIT_USAGE;
 }
 
+/* mpirun's -np N: getopt takes the 'p' for the value of -n. */
+static int ranks_take(struct options *options, char **argv)
+{
+    if (strcmp(argv[optind - 1], "-np") != 0) {
+        return ranks_parse(options, optarg);
+    }
+    if (argv[optind] == NULL) {
+        return unknown_complain(':', argv);
+    }
+    return ranks_parse(options, argv[optind++]);
+}
+
 /* Answers as options_parse does; -1 goes on with the next option. */
 static int option_apply(struct options *options, int option, char **argv)
 {
     switch (option) {
     case 'n':
-        return ranks_parse(options, optarg);
+        return ranks_take(options, argv);
     case 'x':
         return variable_add(options, optarg);
     case OPTION_LOG_DIR:

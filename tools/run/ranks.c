@@ -138,7 +138,17 @@ void rank_describe_end(const struct rank *rank, char *ret_text, size_t text_byte
     }
 }
 
-void ranks_describe_running(const struct ranks *ranks, char *ret_text, size_t text_bytes)
+bool rank_is_alike(const struct rank *rank, const struct rank *other)
+{
+    if (rank->is_running || other->is_running) {
+        return rank->is_running && other->is_running;
+    }
+    return rank->end_code == other->end_code && rank->end_status == other->end_status &&
+           rank_was_ended(rank) == rank_was_ended(other);
+}
+
+void ranks_describe_alike(const struct ranks *ranks, const struct rank *like, char *ret_text,
+                          size_t text_bytes)
 {
     size_t length = 0;
     int first = 0;
@@ -148,11 +158,11 @@ void ranks_describe_running(const struct ranks *ranks, char *ret_text, size_t te
         int last = first;
         char part[32];
 
-        if (!ranks->all[first].is_running) {
+        if (!rank_is_alike(&ranks->all[first], like)) {
             first++;
             continue;
         }
-        while (last + 1 < ranks->n_ranks && ranks->all[last + 1].is_running) {
+        while (last + 1 < ranks->n_ranks && rank_is_alike(&ranks->all[last + 1], like)) {
             last++;
         }
         if (last > first) {
@@ -168,4 +178,11 @@ void ranks_describe_running(const struct ranks *ranks, char *ret_text, size_t te
                                    length > 0 ? ", " : "", part);
         first = last + 1;
     }
+}
+
+void ranks_describe_running(const struct ranks *ranks, char *ret_text, size_t text_bytes)
+{
+    const struct rank running = {.is_running = true};
+
+    ranks_describe_alike(ranks, &running, ret_text, text_bytes);
 }

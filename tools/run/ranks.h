@@ -52,7 +52,14 @@ int rank_exit_status(const struct rank *rank);
 /* "exited with status 3", "was killed by signal 9 (Killed)", ... */
 void rank_describe_end(const struct rank *rank, char *ret_text, size_t text_bytes);
 
-/* "0-3, 7": the ranks that still run, cut with "..." where there is no room. */
+/* Whether both run, or have ended in the same way. */
+bool rank_is_alike(const struct rank *rank, const struct rank *other);
+
+/* "0-3, 7": the ranks that are like this one, cut with "..." where there is no room. */
+void ranks_describe_alike(const struct ranks *ranks, const struct rank *like, char *ret_text,
+                          size_t text_bytes);
+
+/* The same, of those that still run. */
 void ranks_describe_running(const struct ranks *ranks, char *ret_text, size_t text_bytes);
 
 #endif /* RUN_RANKS_H */

@@ -19,7 +19,7 @@ struct report {
 /* One line about a rank that has failed and about what becomes of the others. */
 void report_failure(const struct report *report, int rank);
 
-/* When several ranks have failed: all of them, in order. */
+/* When several ranks have failed: all of them, in order, one row for those that ended alike. */
 void report_table(const struct report *report);
 
 #endif /* RUN_REPORT_H */
