@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# HSDP_SANITIZERS: --enable-sanitizers=LIST instruments everything that is built.
+# HSDP_SANITIZERS: --enable-sanitizers=LIST and --enable-coverage instrument all that is built.
 
 # Sets HSDP_SANITIZE_FLAGS (compile and link) and hsdp_sanitizers (a list, or no).
 AC_DEFUN([HSDP_SANITIZERS], [
@@ -23,6 +23,12 @@ AC_DEFUN([HSDP_SANITIZERS], [
          HSDP_SANITIZE_FLAGS="-fsanitize=$hsdp_sanitizers -fno-sanitize-recover=all -fno-omit-frame-pointer"
          HSDP_SANITIZERS_TRY
          HSDP_SUMMARY_ROW([sanitizers], [yes], [$hsdp_sanitizers])])
+    AC_ARG_ENABLE([coverage],
+        [AS_HELP_STRING([--enable-coverage], [count the lines that tests reach @<:@default: no@:>@])],
+        [], [enable_coverage=no])
+    AS_VAR_IF([enable_coverage], [no], [],
+        [HSDP_SANITIZE_FLAGS="$HSDP_SANITIZE_FLAGS --coverage"
+         HSDP_SUMMARY_ROW([coverage], [yes], [lines that are reached are counted])])
     AC_SUBST([HSDP_SANITIZE_FLAGS])
 ])
 

@@ -112,8 +112,7 @@ struct hsdp_unit_ops {
     /**
      * Closes a pass; units not handed over count as zeros on this rank.
      *
-     * Errors: HSDP_ERR_STATE when a unit's gradient buffer was acquired and not handed over, or
-     * when late gradients of a unit that was not handed over find its slot occupied.
+     * Errors: HSDP_ERR_STATE when a unit's gradient buffer was acquired and not handed over.
      */
     int32_t (*backward_end)(hsdp_model *model, uint64_t pass, void *stream, uint64_t *ret_ticket,
                             struct hsdp_error *reterr);

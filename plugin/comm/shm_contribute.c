@@ -15,11 +15,23 @@ void *shm_grads(struct store *store, uint32_t unit)
            store->plan->units[unit].grad_slot_offset_bytes;
 }
 
-/* Where scope none is planned, contributions are the local sums; else what lies in the slots. */
+float *shm_late(const struct store *store, uint32_t rank, uint32_t unit)
+{
+    return (float *)(store->regions[rank] + store->units[unit].late_offset);
+}
+
+/* The whole contribution of a rank that has arrived; NULL = absent. */
 const void *shm_source(const struct store *store, uint32_t rank, uint32_t unit)
 {
     const struct shm_unit *u = &store->units[unit];
+    uint64_t source = shm_counters(store, rank, unit)->source;
 
+    if (source == SHM_FROM_NOWHERE) {
+        return NULL;
+    }
+    if (source == SHM_FROM_LATE) {
+        return shm_late(store, rank, unit);
+    }
     if (u->sums.local_elems != 0) {
         return store->regions[rank] + u->local_offset;
     }
@@ -52,48 +64,50 @@ static void local_add(struct store *store, uint32_t unit, const void *values, en
     u->has_local = true;
 }
 
-/* Adds what came outside of the slot to what lies in it, in fp32, rounded to the slot once. */
-static void slot_add(struct store *store, uint32_t unit, bool is_empty)
+/*
+ * Takes what lies in the slot into the late sums, and leaves them rounded once to the slot's dtype,
+ * from the front: each block is read before its narrower result is written.
+ */
+static void late_complete(struct store *store, uint32_t unit, bool is_slot_empty)
 {
     enum dtype dtype = shm_plan_class(store, unit)->gradient_dtype;
     uint64_t n_elems = store->plan->units[unit].buffers[0].n_elems;
-    uint8_t *slot = shm_grads(store, unit);
-    const float *late = store->units[unit].late;
+    const uint8_t *slot = shm_grads(store, unit);
+    float *late = shm_late(store, store->rank, unit);
     float sum[BLOCK_ELEMS];
 
     for (uint64_t at = 0; at < n_elems; at += BLOCK_ELEMS) {
         uint64_t n = n_elems - at < BLOCK_ELEMS ? n_elems - at : BLOCK_ELEMS;
-        uint8_t *part = slot + at * dtype_bytes(dtype);
 
-        if (is_empty) {
-            memcpy(sum, late + at, n * sizeof(float));
-        } else {
-            cast_to_fp32(sum, part, dtype, n);
-            reduce_add(sum, late + at, DTYPE_FP32, n);
+        memcpy(sum, late + at, n * sizeof(float));
+        if (!is_slot_empty) {
+            reduce_add(sum, slot + at * dtype_bytes(dtype), dtype, n);
         }
-        cast_from_fp32(part, dtype, sum, n);
+        cast_from_fp32((uint8_t *)late + at * dtype_bytes(dtype), dtype, sum, n);
     }
 }
 
-/* Brings slot and late contributions to where peers read; sets whether there is anything. */
+/* Brings slot and late contributions to where peers read, and notes where that is. */
 void shm_contribute(struct store *store, uint32_t unit, struct shm_reduction *reduction)
 {
     struct shm_unit *u = &store->units[unit];
     struct fp_mode mode = fp_mode_enter();
 
+    reduction->source = reduction->is_absent ? SHM_FROM_NOWHERE : SHM_FROM_PLAN;
     if (u->sums.local_elems != 0) {
         if (!reduction->is_absent) {
             local_add(store, unit, shm_grads(store, unit),
                       shm_plan_class(store, unit)->gradient_dtype);
         }
         if (u->has_late) {
-            local_add(store, unit, u->late, DTYPE_FP32);
+            local_add(store, unit, shm_late(store, store->rank, unit), DTYPE_FP32);
         }
-        reduction->is_absent = !u->has_local;
+        reduction->source = u->has_local ? SHM_FROM_PLAN : SHM_FROM_NOWHERE;
     } else if (u->has_late) {
-        slot_add(store, unit, reduction->is_absent);
-        reduction->is_absent = false;
+        late_complete(store, unit, reduction->is_absent);
+        reduction->source = SHM_FROM_LATE;
     }
     fp_mode_leave(mode);
     u->has_late = false;
+    u->is_late_read = reduction->source == SHM_FROM_LATE;
 }

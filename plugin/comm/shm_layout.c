@@ -100,6 +100,9 @@ static void unit_layout(struct store *store, uint32_t unit, uint64_t *offset)
     *offset = bytes_align(*offset + u->sums.local_elems * sizeof(float), LINE_BYTES);
     u->inner_offset = *offset;
     *offset = bytes_align(*offset + u->sums.inner_elems * sizeof(float), PLAN_GRANULE_BYTES);
+    u->late_offset = *offset;
+    *offset += plan_unit->buffers[0].n_elems * sizeof(float);
+    *offset = bytes_align(*offset, PLAN_GRANULE_BYTES);
 }
 
 int32_t shm_layout(struct store *store, struct hsdp_error *reterr)

@@ -94,7 +94,7 @@ static void inner_await(struct shm_reduction *reduction)
     struct shm_class *class = shm_class_of(store, reduction->unit);
     struct shm_unit *u = &store->units[reduction->unit];
 
-    u->counters->is_absent = reduction->is_absent;
+    u->counters->source = reduction->source;
     u->sequence++;
     u->has_local = false;
     counter_raise(reduction, &class->inner, COUNTER_ARRIVED, u->sequence);
@@ -147,10 +147,9 @@ static void inner_sum(struct shm_reduction *reduction)
         uint32_t rank = inner->ranks[i];
         const uint8_t *source = shm_source(store, rank, unit);
 
-        sources[i] =
-            shm_counters(store, rank, unit)->is_absent
-                ? NULL
-                : source + u->slice_offset[HSDP_SHARD_GRAD] * dtype_bytes(spec.source_dtype);
+        sources[i] = source == NULL ? NULL
+                                    : source + u->slice_offset[HSDP_SHARD_GRAD] *
+                                                   dtype_bytes(spec.source_dtype);
     }
     mode = fp_mode_enter();
     reduce_tree(&spec);
@@ -269,11 +268,6 @@ static void reduction_finish(struct work *work, int32_t status)
 
 /* ------------------------------------------------------------------------------ the table */
 
-bool shm_needs_slot(const struct store *store, uint32_t unit)
-{
-    return store->units[unit].has_late && store->units[unit].sums.local_elems == 0;
-}
-
 int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, uint64_t *ret_ticket,
                    struct hsdp_error *reterr)
 {
@@ -284,9 +278,6 @@ int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, u
 
     if (reduction->stage != SHM_IDLE) { /* the last microbatch's */
         status = job_ticket_wait(store->job, reduction->work.ticket, UINT64_MAX, reterr);
-    }
-    if (status == HSDP_OK && gradient->is_absent && shm_needs_slot(store, unit)) {
-        status = shm_grads_acquire(store, unit, false, reterr);
     }
     if (status != HSDP_OK) {
         return status;
@@ -347,6 +338,20 @@ static void padding_zero(struct store *store, uint32_t unit)
     memset(slot + end * elem_bytes, 0, (plan_unit->buffers[0].n_elems - end) * elem_bytes);
 }
 
+/* Waits until all peers of a unit have read this rank's last contribution; none is in flight. */
+static int32_t consumed_await(struct store *store, uint32_t unit, const char *operation,
+                              struct hsdp_error *reterr)
+{
+    struct shm_reduction *reduction = &store->units[unit].reduction;
+
+    reduction->wait.n_entries = 0;
+    reduction->wait.entries = reduction->entries;
+    reduction->wait.operation = operation;
+    condition_add(reduction, &shm_class_of(store, unit)->inner, COUNTER_CONSUMED,
+                  store->units[unit].sequence);
+    return job_wait(store->job, &reduction->wait, reterr);
+}
+
 /* Waits until the peers of a unit have read this rank's last contribution from its slot, which
  * `next` is about to use. */
 static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
@@ -371,12 +376,7 @@ static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
     if (store->units[unit].sums.local_elems != 0) {
         return HSDP_OK; /* peers never read slots */
     }
-    reduction->wait.n_entries = 0;
-    reduction->wait.entries = reduction->entries;
-    reduction->wait.operation = "unshard backward";
-    condition_add(reduction, &shm_class_of(store, unit)->inner, COUNTER_CONSUMED,
-                  store->units[unit].sequence);
-    return job_wait(store->job, &reduction->wait, reterr);
+    return consumed_await(store, unit, "unshard backward", reterr);
 }
 
 int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
@@ -406,35 +406,42 @@ int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
     return HSDP_OK;
 }
 
+/* Waits until nobody reads or takes up the late sums of before. */
+static int32_t late_await(struct store *store, uint32_t unit, struct hsdp_error *reterr)
+{
+    struct shm_unit *u = &store->units[unit];
+    bool is_taken_up = u->reduction.stage != SHM_IDLE && u->reduction.stage != SHM_QUEUED;
+    int32_t status = HSDP_OK;
+
+    /* In SHM_SOURCE it would take this along, or not, as its peers please. */
+    if (is_taken_up && (u->is_late_read || u->reduction.stage == SHM_SOURCE)) {
+        status = job_ticket_wait(store->job, u->reduction.work.ticket, UINT64_MAX, reterr);
+    }
+    if (status == HSDP_OK && u->is_late_read && u->reduction.stage == SHM_IDLE) {
+        status = consumed_await(store, unit, "grad_add", reterr);
+    }
+    return status;
+}
+
 int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,
                       const float *values, uint64_t n_elems, struct hsdp_error *reterr)
 {
     uint64_t n_bytes = store->plan->units[unit].buffers[0].n_elems * sizeof(float);
     struct shm_unit *u = &store->units[unit];
+    float *late = shm_late(store, store->rank, unit);
     struct fp_mode mode;
     int32_t status;
 
-    /* A reduction that waits for its peers would take this along, or not, as they please. */
-    if (u->reduction.stage == SHM_SOURCE) {
-        status = job_ticket_wait(store->job, u->reduction.work.ticket, UINT64_MAX, reterr);
-        if (status != HSDP_OK) {
-            return status;
-        }
-    }
-    if (u->late == NULL) {
-        u->late = malloc(n_bytes == 0 ? 1 : n_bytes);
-        if (u->late == NULL) {
-            return error_set(reterr, HSDP_ERR_NO_MEMORY,
-                             "shm: no memory for late gradients of unit \"%s\" (%" PRIu64 " bytes)",
-                             store->plan->units[unit].name, n_bytes);
-        }
+    status = late_await(store, unit, reterr);
+    if (status != HSDP_OK) {
+        return status;
     }
     if (!u->has_late) {
-        memset(u->late, 0, n_bytes);
+        memset(late, 0, n_bytes);
         u->has_late = true;
     }
     mode = fp_mode_enter();
-    reduce_add(u->late + offset_elems, values, DTYPE_FP32, n_elems);
+    reduce_add(late + offset_elems, values, DTYPE_FP32, n_elems);
     fp_mode_leave(mode);
     return HSDP_OK;
 }

@@ -73,7 +73,6 @@ static void store_close(struct store *store)
         if (u->unshard.is_active) {
             job_work_cancel(store->job, &u->unshard.work);
         }
-        free(u->late);
     }
     shm_unmap(store);
     shared_memory_fini(&store->memory);
@@ -222,7 +221,6 @@ const struct transport_ops shm_transport = {
     .grads_add = shm_grads_add,
     .reduce = shm_reduce,
     .has_leftover = store_has_leftover,
-    .needs_slot = shm_needs_slot,
     .reduce_blocker = shm_reduce_blocker,
     .drain = shm_drain,
     .has_step_grads = store_has_step_grads,

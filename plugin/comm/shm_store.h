@@ -18,6 +18,8 @@
  *   local sums      when a unit is handed over           likewise, where scope none is planned
  *   inner sums      once all peers have arrived          after outer_arrived, until outer_consumed,
  *                                                        where R spans more than G
+ *   late sums       by grad_add: what does not come      likewise; untouched memory costs nothing
+ *                   through the slot
  *   stage           in an offer, chunk by chunk          after offer_arrived, until offer_consumed
  *
  * (*) This rank's parameter shard, in the compute dtype. Where the optimizer is sharded further
@@ -44,12 +46,19 @@
 
 #define SHM_MAX_RANKS 64u
 
+/* Where a rank's contribution lies. */
+enum shm_source_kind {
+    SHM_FROM_PLAN,    /* in the local sums where scope none is planned, else in the slot */
+    SHM_FROM_NOWHERE, /* absent: +0 */
+    SHM_FROM_LATE,    /* in the late sums, which have taken in the slot, in its dtype */
+};
+
 struct shm_counters {
     _Atomic uint64_t arrived;
     _Atomic uint64_t consumed;
     _Atomic uint64_t outer_arrived;
     _Atomic uint64_t outer_consumed;
-    uint64_t is_absent; /* nothing lies in the source: +0; written before arrived */
+    uint64_t source; /* enum shm_source_kind: where the contribution lies; written before arrived */
     uint64_t reserved[3];
 };
 
@@ -112,7 +121,8 @@ struct shm_reduction {
     uint32_t unit;
     int32_t scope;
     enum shm_stage stage;
-    bool is_absent;
+    bool is_absent; /* nothing lies in the slot */
+    enum shm_source_kind source;
 };
 
 /* An unshard in flight. */
@@ -127,12 +137,12 @@ struct shm_unit {
     uint64_t params_offset[PLAN_MAX_BUFFERS]; /* bytes, within a region */
     uint64_t local_offset;
     uint64_t inner_offset;
+    uint64_t late_offset;
     uint64_t slice_offset[PLACEMENT_N_CUTS]; /* of the trainable buffer, elements */
     void *view[PLAN_MAX_BUFFERS];            /* read-only mapping */
     uint64_t view_bytes[PLAN_MAX_BUFFERS];
     float *master[PLAN_MAX_BUFFERS];
     float *step_grads;
-    float *late; /* contributions outside of the slot; whole buffer, NULL until needed */
     struct plan_accumulators sums;
     struct shm_counters *counters; /* this rank's */
     uint64_t sequence;             /* contributions that arrived */
@@ -141,6 +151,7 @@ struct shm_unit {
     bool has_inner;
     bool has_step;
     bool has_late;
+    bool is_late_read; /* the last contribution was the late sums: peers may still read them */
     struct shm_reduction reduction;
     struct shm_awaiting unshard;
 };
@@ -222,10 +233,10 @@ int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, u
                    struct hsdp_error *reterr);
 const struct wait *shm_reduce_blocker(const struct store *store, uint32_t unit);
 int32_t shm_drain(struct store *store, struct hsdp_error *reterr);
-bool shm_needs_slot(const struct store *store, uint32_t unit);
 void *shm_grads(struct store *store, uint32_t unit);
 
 /* shm_contribute.c: this rank's contribution of a unit; where a rank's source lies. */
+float *shm_late(const struct store *store, uint32_t rank, uint32_t unit);
 void shm_contribute(struct store *store, uint32_t unit, struct shm_reduction *reduction);
 const void *shm_source(const struct store *store, uint32_t rank, uint32_t unit);
 float *shm_inner_sum(const struct store *store, uint32_t rank, uint32_t unit);

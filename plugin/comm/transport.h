@@ -104,9 +104,6 @@ struct transport_ops {
 
     /* True when this rank holds contributions of a unit that no full reduction has taken up. */
     bool (*has_leftover)(const struct store *store, uint32_t unit);
-    /* True when an absent unit's reduction needs its slot all the same, for what grads_add gave. */
-    bool (*needs_slot)(const struct store *store, uint32_t unit);
-
     /* What an open reduction of the unit waits for; NULL when none is open. */
     const struct wait *(*reduce_blocker)(const struct store *store, uint32_t unit);
     /* Waits for this rank's open reductions. */

@@ -303,25 +303,6 @@ static int32_t end_check(const struct hsdp_model *model, const struct pass *pass
     return HSDP_OK;
 }
 
-/* Late gradients of a unit that never came travel through its slot, which must be free. */
-static int32_t late_check(const struct hsdp_model *model, const struct pass *pass,
-                          struct hsdp_error *reterr)
-{
-    for (uint64_t i = 0; i < pass->n_units; i++) {
-        uint32_t unit = pass->units[i];
-
-        if (!model->units[unit].is_handed && model_is_trainable(model, unit) &&
-            model->ops->needs_slot(model->store, unit)) {
-            int32_t status = model_grads_check(model, "unit.backward_end", unit, reterr);
-
-            if (status != HSDP_OK) {
-                return status;
-            }
-        }
-    }
-    return HSDP_OK;
-}
-
 /* What never came counts as zeros, in its place of the order. */
 static int32_t absent_reduce(struct hsdp_model *model, struct pass *pass, struct hsdp_error *reterr)
 {
@@ -361,9 +342,6 @@ int32_t unit_backward_end(struct hsdp_model *model, uint64_t number, void *strea
     status = pass_find(model, "unit.backward_end", number, &pass, reterr);
     if (status == HSDP_OK) {
         status = end_check(model, pass, reterr);
-    }
-    if (status == HSDP_OK) {
-        status = late_check(model, pass, reterr);
     }
     if (status == HSDP_OK) {
         status = absent_reduce(model, pass, reterr);
