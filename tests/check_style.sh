@@ -31,7 +31,7 @@ check headers
 check paths
 check licenses
 if [ -n "$HSDP_TEST_SANITIZERS" ]; then
-    tap_skip exports "a sanitizer adds symbols of its own"
+    tap_skip exports "an instrumented build has symbols of its own"
 else
     check exports "$HSDP_TEST_PLUGIN" "$HSDP_TEST_LOADER"
 fi

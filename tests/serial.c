@@ -83,13 +83,19 @@ static void contribution_add(const struct serial *serial, struct host_at at,
     }
 }
 
-/* The gradient of a parameter as `holder` and its peers hold it; answers the sum of squares. */
-static double holder_reduce(struct serial *serial, uint32_t param, uint32_t holder, bool is_mine)
+/* Sums of squares. */
+struct squares {
+    double grads;
+    double masses;
+};
+
+/* The gradient of a parameter as `holder` and its peers hold it. */
+static void holder_reduce(struct serial *serial, uint32_t param, uint32_t holder, bool is_mine,
+                          struct squares *squares)
 {
     const struct host *host = serial->host;
     const char *dtypes[2] = {dtype_of(host, param, "gradient_dtype"),
                              dtype_of(host, param, "reduce_dtype")};
-    double squares = 0.0;
 
     for (uint64_t elem = 0; elem < host->params[param].n_elems; elem++) {
         double sum = 0.0;
@@ -103,19 +109,20 @@ static double holder_reduce(struct serial *serial, uint32_t param, uint32_t hold
             }
         }
         sum /= serial->divisor;
-        squares += sum * sum;
+        mass /= serial->divisor;
+        squares->grads += sum * sum;
+        squares->masses += mass * mass;
         if (is_mine) {
             serial->grads[param][elem] = sum;
-            serial->masses[param][elem] = mass / serial->divisor;
+            serial->masses[param][elem] = mass;
         }
     }
-    return squares;
 }
 
 void serial_reduce(struct serial *serial)
 {
     const struct host *host = serial->host;
-    double squares = 0.0;
+    struct squares squares = {0.0, 0.0};
 
     for (uint32_t param = 0; param < host->n_params; param++) {
         if (!param_is_trained(host, param)) {
@@ -123,12 +130,21 @@ void serial_reduce(struct serial *serial)
         }
         for (uint32_t rank = 0; rank < host->n_ranks; rank++) {
             if (host_holder(host, param, rank) == rank) {
-                squares += holder_reduce(serial, param, rank,
-                                         host_holder(host, param, host->rank) == rank);
+                holder_reduce(serial, param, rank, host_holder(host, param, host->rank) == rank,
+                              &squares);
             }
         }
     }
-    serial->norm = sqrt(squares);
+    serial->norm = sqrt(squares.grads);
+    serial->norm_slack = 1e-6 * sqrt(squares.masses);
+}
+
+void serial_expect_norm(const struct serial *serial, double norm)
+{
+    if (!(fabs(norm - serial->norm) <= serial->norm_slack)) {
+        ck_abort_msg("rank %u: the norm is %.9g, serially it is %.9g (slack %.3g)",
+                     serial->host->rank, norm, serial->norm, serial->norm_slack);
+    }
 }
 
 void serial_descend(struct serial *serial, double rate, double factor)

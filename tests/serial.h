@@ -24,6 +24,7 @@ struct serial {
     double *grads[HOST_MAX_PARAMS];
     double *masses[HOST_MAX_PARAMS]; /* the same of magnitudes: what rounding is measured by */
     double norm;
+    double norm_slack; /* what the norm may be off by: rounding is measured by magnitudes */
 };
 
 /** Weights as host_load gives them. The divisor is the number of data ranks. */
@@ -35,6 +36,9 @@ void serial_reduce(struct serial *serial);
 
 /** weights -= rate * factor * grads. */
 void serial_descend(struct serial *serial, double rate, double factor);
+
+/** The norm that a step has found is this one. */
+void serial_expect_norm(const struct serial *serial, double norm);
 
 /** Within a step: gradients are those of the engine to fp32 accuracy. Collective. */
 void serial_expect_grads(const struct serial *serial, struct host *host);

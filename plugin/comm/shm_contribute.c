@@ -9,12 +9,6 @@
 
 #define BLOCK_ELEMS 1024u
 
-void *shm_grads(struct store *store, uint32_t unit)
-{
-    return store->regions[store->rank] + store->slots_offset +
-           store->plan->units[unit].grad_slot_offset_bytes;
-}
-
 float *shm_late(const struct store *store, uint32_t rank, uint32_t unit)
 {
     return (float *)(store->regions[rank] + store->units[unit].late_offset);

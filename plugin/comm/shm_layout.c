@@ -24,13 +24,6 @@ void shm_count(const struct shm_ranks *ranks, uint64_t bytes_per_peer)
     }
 }
 
-bool shm_is_trainable(const struct store *store, uint32_t unit)
-{
-    const struct plan_unit *u = &store->plan->units[unit];
-
-    return u->n_buffers > 0 && !u->buffers[0].is_frozen;
-}
-
 bool shm_inner_is_step(const struct store *store, uint32_t unit)
 {
     return shm_class_of(store, unit)->outer.n_ranks == 1;
@@ -89,7 +82,7 @@ static void unit_layout(struct store *store, uint32_t unit, uint64_t *offset)
         *offset += plan_unit->buffers[b].shard_elems[HSDP_SHARD_PARAM] * param_bytes;
         *offset = bytes_align(*offset, PLAN_GRANULE_BYTES);
     }
-    if (!shm_is_trainable(store, unit)) {
+    if (!plan_is_trainable(store->plan, unit)) {
         return;
     }
     u->sums = plan_accumulators(store->plan, unit);

@@ -107,7 +107,7 @@ static uint64_t unit_private_bytes(const struct store *store, uint32_t unit)
             n_bytes += plan_unit->buffers[b].shard_elems[HSDP_SHARD_STEP] * sizeof(float);
         }
     }
-    if (shm_is_trainable(store, unit)) {
+    if (plan_is_trainable(store->plan, unit)) {
         n_bytes += store->units[unit].sums.step_elems * sizeof(float);
     }
     return n_bytes; /* shards are whole lines */
@@ -150,7 +150,7 @@ static int32_t private_map(struct store *store, struct hsdp_error *reterr)
             u->master[b] = (float *)(store->private_memory + offset);
             offset += plan_unit->buffers[b].shard_elems[HSDP_SHARD_STEP] * sizeof(float);
         }
-        if (shm_is_trainable(store, unit)) {
+        if (plan_is_trainable(store->plan, unit)) {
             u->step_grads = (float *)(store->private_memory + offset);
             offset += u->sums.step_elems * sizeof(float);
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shm store: gradient slots, and reductions that go on in stages without blocking. */
+/* The shm store: reductions that go on in stages without blocking. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -266,6 +266,20 @@ static void reduction_finish(struct work *work, int32_t status)
     reduction->wait.n_entries = 0;
 }
 
+/* Waits until all peers of a unit have read this rank's last contribution; none is in flight. */
+int32_t shm_consumed_await(struct store *store, uint32_t unit, const char *operation,
+                           struct hsdp_error *reterr)
+{
+    struct shm_reduction *reduction = &store->units[unit].reduction;
+
+    reduction->wait.n_entries = 0;
+    reduction->wait.entries = reduction->entries;
+    reduction->wait.operation = operation;
+    condition_add(reduction, &shm_class_of(store, unit)->inner, COUNTER_CONSUMED,
+                  store->units[unit].sequence);
+    return job_wait(store->job, &reduction->wait, reterr);
+}
+
 /* ------------------------------------------------------------------------------ the table */
 
 int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, uint64_t *ret_ticket,
@@ -314,134 +328,5 @@ int32_t shm_drain(struct store *store, struct hsdp_error *reterr)
             }
         }
     }
-    return HSDP_OK;
-}
-
-/* ------------------------------------------------------------------------------ slots */
-
-/* Zeroes what lies between parameters: a host that sets its gradients does not write it. */
-static void padding_zero(struct store *store, uint32_t unit)
-{
-    const struct plan_unit *plan_unit = &store->plan->units[unit];
-    uint64_t elem_bytes = dtype_bytes(shm_plan_class(store, unit)->gradient_dtype);
-    uint8_t *slot = shm_grads(store, unit);
-    uint64_t end = 0;
-
-    for (uint32_t i = 0; i < plan_unit->n_params; i++) { /* in order of offset */
-        const struct plan_param *param = &store->plan->params[plan_unit->params[i]];
-
-        if (param->buffer == 0 && param->storage == plan_unit->params[i]) {
-            memset(slot + end * elem_bytes, 0, (param->offset_elems - end) * elem_bytes);
-            end = param->offset_elems + param->n_elems;
-        }
-    }
-    memset(slot + end * elem_bytes, 0, (plan_unit->buffers[0].n_elems - end) * elem_bytes);
-}
-
-/* Waits until all peers of a unit have read this rank's last contribution; none is in flight. */
-static int32_t consumed_await(struct store *store, uint32_t unit, const char *operation,
-                              struct hsdp_error *reterr)
-{
-    struct shm_reduction *reduction = &store->units[unit].reduction;
-
-    reduction->wait.n_entries = 0;
-    reduction->wait.entries = reduction->entries;
-    reduction->wait.operation = operation;
-    condition_add(reduction, &shm_class_of(store, unit)->inner, COUNTER_CONSUMED,
-                  store->units[unit].sequence);
-    return job_wait(store->job, &reduction->wait, reterr);
-}
-
-/* Waits until the peers of a unit have read this rank's last contribution from its slot, which
- * `next` is about to use. */
-static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
-                             struct hsdp_error *reterr)
-{
-    struct shm_reduction *reduction = &store->units[unit].reduction;
-    int32_t status;
-
-    if (reduction->stage == SHM_QUEUED) {
-        return error_set(
-            reterr, HSDP_ERR_STATE,
-            "unit \"%s\": its gradient slot is occupied by unit \"%s\", which waits for "
-            "an earlier unit of its pass that has not been handed over",
-            store->plan->units[next].name, store->plan->units[unit].name);
-    }
-    if (reduction->stage != SHM_IDLE) {
-        status = job_ticket_wait(store->job, reduction->work.ticket, UINT64_MAX, reterr);
-        if (status != HSDP_OK) {
-            return status;
-        }
-    }
-    if (store->units[unit].sums.local_elems != 0) {
-        return HSDP_OK; /* peers never read slots */
-    }
-    return consumed_await(store, unit, "unshard backward", reterr);
-}
-
-int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
-                          struct hsdp_error *reterr)
-{
-    const struct plan_unit *plan_unit = &store->plan->units[unit];
-    uint64_t n_bytes =
-        plan_unit->buffers[0].n_elems * dtype_bytes(shm_plan_class(store, unit)->gradient_dtype);
-
-    for (uint32_t other = 0; other < store->plan->n_units; other++) {
-        if (store->units[other].sequence == 0 && store->units[other].reduction.stage == SHM_IDLE) {
-            continue; /* never handed over */
-        }
-        if (plan_grads_overlap(store->plan, unit, other)) {
-            int32_t status = readers_await(store, other, unit, reterr);
-
-            if (status != HSDP_OK) {
-                return status;
-            }
-        }
-    }
-    if (is_zeroed) {
-        memset(shm_grads(store, unit), 0, n_bytes);
-    } else {
-        padding_zero(store, unit);
-    }
-    return HSDP_OK;
-}
-
-/* Waits until nobody reads or takes up the late sums of before. */
-static int32_t late_await(struct store *store, uint32_t unit, struct hsdp_error *reterr)
-{
-    struct shm_unit *u = &store->units[unit];
-    bool is_taken_up = u->reduction.stage != SHM_IDLE && u->reduction.stage != SHM_QUEUED;
-    int32_t status = HSDP_OK;
-
-    /* In SHM_SOURCE it would take this along, or not, as its peers please. */
-    if (is_taken_up && (u->is_late_read || u->reduction.stage == SHM_SOURCE)) {
-        status = job_ticket_wait(store->job, u->reduction.work.ticket, UINT64_MAX, reterr);
-    }
-    if (status == HSDP_OK && u->is_late_read && u->reduction.stage == SHM_IDLE) {
-        status = consumed_await(store, unit, "grad_add", reterr);
-    }
-    return status;
-}
-
-int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,
-                      const float *values, uint64_t n_elems, struct hsdp_error *reterr)
-{
-    uint64_t n_bytes = store->plan->units[unit].buffers[0].n_elems * sizeof(float);
-    struct shm_unit *u = &store->units[unit];
-    float *late = shm_late(store, store->rank, unit);
-    struct fp_mode mode;
-    int32_t status;
-
-    status = late_await(store, unit, reterr);
-    if (status != HSDP_OK) {
-        return status;
-    }
-    if (!u->has_late) {
-        memset(late, 0, n_bytes);
-        u->has_late = true;
-    }
-    mode = fp_mode_enter();
-    reduce_add(late + offset_elems, values, DTYPE_FP32, n_elems);
-    fp_mode_leave(mode);
     return HSDP_OK;
 }

@@ -211,8 +211,6 @@ static inline const struct plan_class *shm_plan_class(const struct store *store,
 /** Counts one operation of a group, and what this rank reads of each of its peers. */
 void shm_count(const struct shm_ranks *ranks, uint64_t bytes_per_peer);
 
-bool shm_is_trainable(const struct store *store, uint32_t unit);
-
 /** Whether the inner sum is the reduced gradient itself, or the local sum; else it is its own. */
 bool shm_inner_is_step(const struct store *store, uint32_t unit);
 bool shm_inner_is_local(const struct store *store, uint32_t unit);
@@ -225,15 +223,20 @@ int32_t shm_map(struct store *store, struct hsdp_error *reterr);
 void shm_unmap(struct store *store);
 
 /* shm_reduce.c */
-int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
-                          struct hsdp_error *reterr);
-int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,
-                      const float *values, uint64_t n_elems, struct hsdp_error *reterr);
 int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, uint64_t *ret_ticket,
                    struct hsdp_error *reterr);
 const struct wait *shm_reduce_blocker(const struct store *store, uint32_t unit);
 int32_t shm_drain(struct store *store, struct hsdp_error *reterr);
+/** Waits until all peers have read a unit's last contribution of this rank; none is in flight. */
+int32_t shm_consumed_await(struct store *store, uint32_t unit, const char *operation,
+                           struct hsdp_error *reterr);
+
+/* shm_slots.c */
 void *shm_grads(struct store *store, uint32_t unit);
+int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
+                          struct hsdp_error *reterr);
+int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,
+                      const float *values, uint64_t n_elems, struct hsdp_error *reterr);
 
 /* shm_contribute.c: this rank's contribution of a unit; where a rank's source lies. */
 float *shm_late(const struct store *store, uint32_t rank, uint32_t unit);

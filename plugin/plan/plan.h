@@ -155,6 +155,9 @@ void plan_write_lines(const struct hsdp_plan *plan, struct text *text);
  */
 uint32_t plan_shared_dims(const struct hsdp_plan *plan);
 
+/** True for a unit with parameters that have gradients: its buffer 0 is theirs. */
+bool plan_is_trainable(const struct hsdp_plan *plan, uint32_t unit);
+
 /** Where a rank's slice of a cut starts in a unit's unsharded buffer, in elements. */
 uint64_t plan_slice_offset(const struct hsdp_plan *plan, uint32_t unit, uint32_t buffer, int cut,
                            uint32_t rank);

@@ -235,3 +235,8 @@ uint32_t plan_shared_dims(const struct hsdp_plan *plan)
     }
     return dims;
 }
+
+bool plan_is_trainable(const struct hsdp_plan *plan, uint32_t unit)
+{
+    return plan_trainable(&plan->units[unit]) != NULL;
+}

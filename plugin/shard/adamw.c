@@ -153,7 +153,7 @@ int32_t adamw_step(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
                          spec->n_hyper_groups);
     }
     for (uint32_t unit = 0; status == HSDP_OK && unit < model->plan->n_units; unit++) {
-        if (model_is_trainable(model, unit)) {
+        if (plan_is_trainable(model->plan, unit)) {
             status = unit_update(model, unit, constants, states, reterr);
         }
     }

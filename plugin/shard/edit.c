@@ -514,7 +514,8 @@ int32_t model_sync(struct hsdp_model *model, void *stream, struct hsdp_error *re
             status = flat_sync(model, unit, b, HSDP_FLAT_MASTER, reterr);
         }
         for (uint32_t s = 0;
-             model_is_trainable(model, unit) && status == HSDP_OK && s < model->n_states; s++) {
+             plan_is_trainable(model->plan, unit) && status == HSDP_OK && s < model->n_states;
+             s++) {
             status = flat_sync(model, unit, 0, HSDP_FLAT_STATE + (int32_t)s, reterr);
         }
     }

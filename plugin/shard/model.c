@@ -11,13 +11,6 @@
 #include "hsdp/unit.h"
 #include "shard/tensor.h"
 
-bool model_is_trainable(const struct hsdp_model *model, uint32_t unit)
-{
-    const struct plan_unit *plan_unit = &model->plan->units[unit];
-
-    return plan_unit->n_buffers > 0 && !plan_unit->buffers[0].is_frozen;
-}
-
 struct hsdp_job *model_job(const struct hsdp_model *model)
 {
     return model->job;
@@ -60,7 +53,7 @@ static void shapes_fill(struct hsdp_model *model)
                 (int64_t)plan_unit->buffers[b].shard_elems[HSDP_SHARD_STEP];
         }
         model->units[unit].state_offset_elems = model->state_elems;
-        if (model_is_trainable(model, unit)) {
+        if (plan_is_trainable(model->plan, unit)) {
             model->state_elems += plan_unit->buffers[0].shard_elems[HSDP_SHARD_STEP];
         }
     }

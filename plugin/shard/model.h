@@ -113,8 +113,6 @@ int32_t model_idle_check(const struct hsdp_model *model, const char *call,
 int32_t model_rest_check(const struct hsdp_model *model, const char *call,
                          struct hsdp_error *reterr);
 
-bool model_is_trainable(const struct hsdp_model *model, uint32_t unit);
-
 /**
  * HSDP_ERR_STATE, naming both, while another unit has acquired gradient memory that this one needs.
  * Units of different slots may share some.

@@ -108,8 +108,9 @@ static struct pass *pass_take(struct hsdp_model *model, uint64_t n_units)
 /* Raises the turn over everything in a row that has been handed over, or has nothing to reduce. */
 static void turn_raise(struct hsdp_model *model, struct pass *pass)
 {
-    while (pass->turn < pass->n_units && (model->units[pass->units[pass->turn]].is_handed ||
-                                          !model_is_trainable(model, pass->units[pass->turn]))) {
+    while (pass->turn < pass->n_units &&
+           (model->units[pass->units[pass->turn]].is_handed ||
+            !plan_is_trainable(model->plan, pass->units[pass->turn]))) {
         pass->turn++;
     }
 }
@@ -226,7 +227,7 @@ int32_t unit_reduce(struct hsdp_model *model, uint64_t number, uint32_t unit, vo
     if (status == HSDP_OK) {
         status = pass_find(model, "unit.reduce", number, &pass, reterr);
     }
-    if (status == HSDP_OK && !model_is_trainable(model, unit)) {
+    if (status == HSDP_OK && !plan_is_trainable(model->plan, unit)) {
         goto out; /* nothing to reduce */
     }
     if (status == HSDP_OK) {
@@ -317,7 +318,7 @@ static int32_t absent_reduce(struct hsdp_model *model, struct pass *pass, struct
         }
         u->is_handed = true;
         turn_raise(model, pass);
-        if (!model_is_trainable(model, pass->units[i])) {
+        if (!plan_is_trainable(model->plan, pass->units[i])) {
             continue;
         }
         gradient = gradient_of(model, pass, pass->units[i], true);

@@ -81,7 +81,7 @@ static int32_t leftover_check(const struct hsdp_model *model, struct hsdp_error 
     for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
         const char *name = model->plan->units[unit].name;
 
-        if (!model_is_trainable(model, unit)) {
+        if (!plan_is_trainable(model->plan, unit)) {
             continue;
         }
         if (model->units[unit].is_unclosed || model->ops->has_leftover(model->store, unit)) {
@@ -236,7 +236,7 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
     p = isinf(spec->norm_p) ? 0 : spec->norm_p == 1.0 ? 1 : 2;
     mode = fp_mode_enter();
     for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
-        if (model_is_trainable(model, unit)) {
+        if (plan_is_trainable(model->plan, unit)) {
             unit_divide(model, unit, p, &words);
         }
     }

@@ -66,7 +66,7 @@ static int32_t unshard_check(const struct hsdp_model *model, uint32_t unit, int3
     if (status == HSDP_OK) {
         status = param_slot_check(model, unit, reterr);
     }
-    if (status == HSDP_OK && use != HSDP_USE_FORWARD && model_is_trainable(model, unit)) {
+    if (status == HSDP_OK && use != HSDP_USE_FORWARD && plan_is_trainable(model->plan, unit)) {
         status = acquire_check(model, unit, reterr);
     }
     return status;
@@ -86,7 +86,7 @@ int32_t unit_unshard(struct hsdp_model *model, uint32_t unit, int32_t use, void 
         return status;
     }
     u = &model->units[unit];
-    if (is_backward && model_is_trainable(model, unit)) {
+    if (is_backward && plan_is_trainable(model->plan, unit)) {
         status = model->ops->grads_acquire(model->store, unit, use == HSDP_USE_BACKWARD, reterr);
         if (status != HSDP_OK) {
             return status;
@@ -104,7 +104,7 @@ int32_t unit_unshard(struct hsdp_model *model, uint32_t unit, int32_t use, void 
     if (model->plan->units[unit].param_slot != HSDP_NO_SLOT) {
         model->param_slots[model->plan->units[unit].param_slot] = unit;
     }
-    if (is_backward && model_is_trainable(model, unit)) {
+    if (is_backward && plan_is_trainable(model->plan, unit)) {
         u->is_acquired = true;
     }
     *ret_ticket = ticket;
