@@ -52,13 +52,14 @@ static void host_run(hsdp_plugin *plugin)
 START_TEST(plugin_used_and_unloaded_leaves_nothing_behind)
 {
     uint32_t n_descriptors = ranks_n_descriptors();
+    uint32_t n_before = n_threads(); /* a sanitizer may have one of its own */
 
     for (int cycle = 0; cycle < 3; cycle++) {
         hsdp_plugin *plugin = plugin_load();
 
         host_run(plugin);
         hsdp_plugin_unload(plugin);
-        ck_assert_uint_eq(n_threads(), 1);
+        ck_assert_uint_eq(n_threads(), n_before);
         ck_assert_uint_eq(ranks_n_descriptors(), n_descriptors);
         ck_assert_ptr_null(dlopen(getenv("HSDP_TEST_PLUGIN"), RTLD_NOW | RTLD_NOLOAD));
     }
