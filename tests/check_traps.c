@@ -201,9 +201,10 @@ START_TEST(sync_of_other_states_than_the_peers_is_refused)
 }
 END_TEST
 
-#if !defined(__SANITIZE_ADDRESS__) /* which needs more address space than any limit leaves */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
-/* Rank 1 may not map what the model needs; it says so, and so does rank 0. */
+/* Sanitizers need more address space than any limit leaves. Rank 1 may not map what the model
+ * needs; it says so, and so does rank 0. */
 static void memory_rank(uint32_t rank, void *shared)
 {
     struct rlimit limit = {.rlim_cur = (rlim_t)1 << 30, .rlim_max = (rlim_t)1 << 30};
@@ -291,7 +292,7 @@ Suite *module_suite(void)
                         HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, sync_of_other_states_than_the_peers_is_refused, 0,
                         HOST_N_STRATEGIES);
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     tcase_add_loop_test(tcase, model_that_one_rank_cannot_map_is_created_nowhere, 0,
                         HOST_N_STRATEGIES);
 #endif

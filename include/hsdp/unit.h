@@ -33,7 +33,8 @@ extern "C" {
  *
  * On a network unshard is an all-gather and a reduction a reduce-scatter. So all ranks of a class
  * make the same unshard calls in the same order, those without tokens too; and they open and close
- * the same passes. Only reduce may be left out.
+ * the same passes. Only reduce may be left out: by a rank that has no gradient of a unit, and whose
+ * later units of the pass are fewer than `slots`. With more of them it hands over zeros instead.
  */
 
 #define HSDP_USE_FORWARD      0
@@ -60,8 +61,9 @@ struct hsdp_unit_ops {
      * stream is where the host will read; *ret_ticket is done when it may.
      * Blocks: a backward use, until peers have read what was in the gradient slot before.
      * Errors: HSDP_ERR_STATE names both units when another one still occupies the slot, and for a
-     * backward use without an open pass that holds the unit, twice in a pass, or in a step or an
-     * edit; HSDP_ERR_INVALID for a use that is none.
+     * backward use without an open pass that holds the unit, twice in a pass, `slots` or more
+     * ahead of a unit that was not handed over (both are named), or in a step or an edit;
+     * HSDP_ERR_INVALID for a use that is none.
      */
     int32_t (*unshard)(hsdp_model *model, uint32_t unit, int32_t use, void *stream,
                        uint64_t *ret_ticket, struct hsdp_error *reterr);
@@ -103,8 +105,8 @@ struct hsdp_unit_ops {
      * *ret_ticket is done when the reduction is, which the host need not await.
      *
      * Blocks: until the unit's reduction of the pass before is done.
-     * Errors: HSDP_ERR_STATE when the unit has no gradient buffer, was handed over already, or is
-     * too far (`slots` or more) ahead of one that was not: both are named.
+     * Errors: HSDP_ERR_STATE when the unit has no gradient buffer, is not in the pass, or was
+     * handed over already.
      */
     int32_t (*reduce)(hsdp_model *model, uint64_t pass, uint32_t unit, void *stream,
                       uint64_t *ret_ticket, struct hsdp_error *reterr);

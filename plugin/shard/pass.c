@@ -188,13 +188,6 @@ static int32_t reduce_check(const struct hsdp_model *model, const struct pass *p
                   "unit.reduce: unit \"%s\" has no gradient buffer; unit.unshard for a backward "
                   "use was expected",
                   name);
-    } else if (u->position - pass->turn > model->plan->n_slots) {
-        error_set(reterr, HSDP_ERR_STATE,
-                  "unit.reduce: unit \"%s\" is %" PRIu64
-                  " units ahead of \"%s\", which was not handed over; the plan has %" PRIu32
-                  " slots",
-                  name, u->position - pass->turn - 1,
-                  model->plan->units[pass->units[pass->turn]].name, model->plan->n_slots);
     } else {
         return HSDP_OK;
     }

@@ -25,6 +25,28 @@ static int32_t param_slot_check(const struct hsdp_model *model, uint32_t unit,
     return HSDP_ERR_STATE;
 }
 
+/*
+ * A unit that is `slots` or more ahead of one that was not handed over could not be reduced before
+ * that one, whose slot it may hold: better refused here, while the host can still turn back.
+ */
+static int32_t ahead_check(const struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr)
+{
+    const struct model_unit *u = &model->units[unit];
+    const struct pass *pass = u->pass;
+    const char *name = model->plan->units[unit].name;
+
+    if (u->position - pass->turn <= model->plan->n_slots) {
+        return HSDP_OK;
+    }
+    error_set(reterr, HSDP_ERR_STATE,
+              "unit.unshard: unit \"%s\" is %" PRIu64
+              " units ahead of \"%s\", which was not handed over; the plan has %" PRIu32 " slots",
+              name, u->position - pass->turn - 1, model->plan->units[pass->units[pass->turn]].name,
+              model->plan->n_slots);
+    error_where(reterr, "unshard", NULL, name);
+    return HSDP_ERR_STATE;
+}
+
 /* Whether a unit's gradient buffer may be acquired now. */
 static int32_t acquire_check(const struct hsdp_model *model, uint32_t unit,
                              struct hsdp_error *reterr)
@@ -32,6 +54,7 @@ static int32_t acquire_check(const struct hsdp_model *model, uint32_t unit,
     const struct model_unit *u = &model->units[unit];
     const char *name = model->plan->units[unit].name;
     const char *expected = NULL;
+    int32_t status;
 
     if (u->pass == NULL) {
         expected = "no open backward pass holds it; unit.backward_begin was expected";
@@ -45,7 +68,8 @@ static int32_t acquire_check(const struct hsdp_model *model, uint32_t unit,
         error_where(reterr, "unshard", NULL, name);
         return HSDP_ERR_STATE;
     }
-    return model_grads_check(model, "unit.unshard", unit, reterr);
+    status = ahead_check(model, unit, reterr);
+    return status == HSDP_OK ? model_grads_check(model, "unit.unshard", unit, reterr) : status;
 }
 
 static int32_t unshard_check(const struct hsdp_model *model, uint32_t unit, int32_t use,
