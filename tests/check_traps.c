@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Traps: what went wrong without a word before it was refused or mended. */
 #include <math.h>
+#include <stdio.h>
 #include <sys/resource.h>
 
 #include "host.h"
@@ -148,7 +149,136 @@ START_TEST(weight_of_a_mean_is_refused)
 }
 END_TEST
 
+/* A frozen base model is a mean that divides nothing. */
+static void adapter_rank(uint32_t rank, void *shared)
+{
+    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
+    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
+    struct host host;
+
+    (void)shared;
+    host_open(&host, rank, "dp=2", host_settings,
+              "unit base: w[64]!; class adapter(dp) gradient_op=sum; unit a: x[4]");
+    host_backward(&host, HSDP_SCOPE_FULL, 0, one);
+    spec.has_weight = 1;
+    spec.weight = 1.0;
+    host_must(&host, host.api->step->begin(host.model, &spec, NULL, &host.err));
+    host_must(&host, host.api->step->result(host.model, &result, &host.err));
+    ck_assert_double_eq(result.norm, 2.0);
+    host_step_end(&host);
+    host_close(&host);
+}
+
+START_TEST(weight_beside_a_frozen_mean_counts)
+{
+    host_settings_set(_i, "");
+    ranks_run(2, RANKS_LIMIT_MS, adapter_rank, NULL);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------ gradients that come late
+ */
+
+/* Beyond what fp16 can hold: late gradients are summed in fp32, whatever the views are. */
+static void wide_rank(uint32_t rank, void *shared)
+{
+    struct host host;
+
+    (void)shared;
+    two_open(&host, rank);
+    host_pass_begin(&host, HSDP_SCOPE_FULL);
+    host_grad_add(&host, "w", 1e6, "fp32");
+    host_grad_add(&host, "x", 0.3333f, "fp32");
+    host_pass_end(&host);
+    host_step(&host, 0.0);
+    host_expect_grad(&host, "w", 1e6);
+    host_expect_grad(&host, "x", (double)0.3333f);
+    host_step_end(&host);
+    host_close(&host);
+}
+
+START_TEST(grad_add_is_summed_in_fp32_whatever_the_views_are)
+{
+    static const char *const scopes[] = {"none", "inner", "full"};
+    char more[96];
+
+    snprintf(more, sizeof(more), "gradient_dtype=fp16 accumulation_scope=%s", scopes[_i % 3]);
+    host_settings_set(_i / 3, more);
+    ranks_run(2, RANKS_LIMIT_MS, wide_rank, NULL);
+}
+END_TEST
+
+/* Each rank hands over first what the other has not, and adds to it: nobody waits for anybody. */
+static void crossed_rank(uint32_t rank, void *shared)
+{
+    uint64_t passes[2];
+    struct host host;
+
+    (void)shared;
+    two_open(&host, rank);
+    for (uint32_t unit = 0; unit < 2; unit++) {
+        host_must(&host, host_backward_begin(&host, &unit, 1, HSDP_SCOPE_FULL, &passes[unit]));
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        uint32_t unit = rank == 0 ? k : 1 - k;
+
+        host.pass = passes[unit];
+        host_grad_add(&host, unit == 0 ? "w" : "x", 1.0, "fp32");
+        host_acquire(&host, unit);
+        host_fill(&host, unit, 0, one);
+        host_hand_over(&host, unit);
+        host_grad_add(&host, unit == 0 ? "w" : "x", 2.0, "fp32");
+    }
+    for (uint32_t unit = 0; unit < 2; unit++) {
+        host_must(&host, host_backward_end(&host, passes[unit]));
+    }
+    host_pass_begin(&host, HSDP_SCOPE_FULL); /* takes up what came behind the hand-over */
+    host_pass_end(&host);
+    host_step(&host, 0.0);
+    host_expect_grad(&host, "w", 4.0);
+    host_expect_grad(&host, "x", 4.0);
+    host_step_end(&host);
+    host_close(&host);
+}
+
+START_TEST(grad_add_behind_a_hand_over_waits_for_nobody)
+{
+    host_settings_set(_i / 2, _i % 2 == 0 ? "" : "accumulation_scope=full");
+    ranks_run(2, RANKS_LIMIT_MS, crossed_rank, NULL);
+}
+END_TEST
+
 /* ----------------------------------------------------------------------- ranks that disagree */
+
+static void closing_rank(uint32_t rank, void *shared)
+{
+    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
+    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
+    struct host host;
+
+    (void)shared;
+    two_open(&host, rank);
+    host_step(&host, 0.0);
+    if (rank == 0) {
+        host_must(&host, host.api->step->discard(host.model, NULL, &host.err));
+    } else {
+        host_step_end(&host);
+    }
+    if (host.api->step->begin(host.model, &spec, NULL, &host.err) == HSDP_OK) {
+        host.api->step->result(host.model, &result, &host.err);
+    }
+    ck_assert_ptr_nonnull(strstr(host.err.message, "the number of steps discarded before is 1 on "
+                                                   "rank 0, 0 on rank 1"));
+    ck_assert_int_eq(host.api->job->status(host.job, &host.err), HSDP_ERR_MISMATCH);
+    host_leave(&host);
+}
+
+START_TEST(discard_where_a_peer_ends_is_a_mismatch)
+{
+    host_settings_set(_i, "");
+    ranks_run(2, RANKS_LIMIT_MS, closing_rank, NULL);
+}
+END_TEST
 
 static void import_rank(uint32_t rank, void *shared)
 {
@@ -288,6 +418,12 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, discard_behind_adamw_is_refused, 0, 2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, adamw_of_a_refused_norm_leaves_the_parameters, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, weight_of_a_mean_is_refused, 0, HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, weight_beside_a_frozen_mean_counts, 0, HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, grad_add_is_summed_in_fp32_whatever_the_views_are, 0,
+                        3 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, grad_add_behind_a_hand_over_waits_for_nobody, 0,
+                        2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, discard_where_a_peer_ends_is_a_mismatch, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, import_of_another_parameter_than_the_peer_is_a_mismatch, 0,
                         HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, sync_of_other_states_than_the_peers_is_refused, 0,

@@ -68,11 +68,7 @@ static void contribution_add(const struct serial *serial, struct host_at at,
         at.microbatch = serial->first_batch + batch;
         late = serial->late == NULL ? 0.0 : (double)(float)serial->late(at);
         local += (float)host_round(serial->gradient(at), dtypes[0]);
-        if (serial->is_local) {
-            local += (float)late;
-        } else {
-            local = (float)host_round((double)(local + (float)late), dtypes[0]);
-        }
+        local += (float)late; /* in fp32, whatever the dtype of the views */
         if (serial->is_local && serial->scopes[batch] != HSDP_SCOPE_FULL) {
             continue;
         }

@@ -72,8 +72,9 @@ struct hsdp_step_ops {
      *
      * Errors: HSDP_ERR_STATE names the unit that is still in an open pass, unsharded, or has
      * gradients that no FULL pass took up; or says that a step is open already.
-     * HSDP_ERR_INVALID for numbers that are negative or not finite, a weight where gradients are a
-     * mean, or one that has_weight leaves out; HSDP_ERR_UNSUPPORTED for a norm_p that is not built.
+     * HSDP_ERR_INVALID for numbers that are negative or not finite, a weight where gradients are
+     * divided as a mean, or one that has_weight leaves out; HSDP_ERR_UNSUPPORTED for a norm_p that
+     * is not built.
      *
      * Blocks: until this rank's reductions are done.
      */
@@ -83,7 +84,8 @@ struct hsdp_step_ops {
     /**
      * Waits for the step's collective. May be asked again.
      *
-     * Errors: HSDP_ERR_MISMATCH when ranks began with other numbers, which fails the job;
+     * Errors: HSDP_ERR_MISMATCH when ranks began with other numbers, or one has discarded a step
+     * that another ended, which fails the job;
      * HSDP_ERR_NONFINITE if the host asked for it; HSDP_ERR_STATE when no step is open.
      */
     int32_t (*result)(hsdp_model *model, struct hsdp_step_info *ret_result,

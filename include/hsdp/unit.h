@@ -78,8 +78,8 @@ struct hsdp_unit_ops {
 
     /**
      * Adds a foreign or late gradient of one parameter: this rank's contribution, fp32, bf16 or
-     * fp16, summed in fp32. It joins the unit's next reduction, also one by backward_end of a pass
-     * in which the unit is not handed over. A window that ends before is an error of step.begin.
+     * fp16, summed in fp32. It joins the reduction of the next hand-over, also that by backward_end
+     * of a pass in which the unit is left out. A window that ends before is an error of step.begin.
      *
      * Shapes: the parameter's.
      */

@@ -7,19 +7,19 @@
 #include "device/fpmode.h"
 #include "device/reduce.h"
 
-#define BLOCK_ELEMS 1024u
-
 float *shm_late(const struct store *store, uint32_t rank, uint32_t unit)
 {
     return (float *)(store->regions[rank] + store->units[unit].late_offset);
 }
 
-/* The whole contribution of a rank that has arrived; NULL = absent. */
-const void *shm_source(const struct store *store, uint32_t rank, uint32_t unit)
+/* The whole contribution of a rank that has arrived, and its dtype; NULL = absent. */
+const void *shm_source(const struct store *store, uint32_t rank, uint32_t unit,
+                       enum dtype *ret_dtype)
 {
     const struct shm_unit *u = &store->units[unit];
     uint64_t source = shm_counters(store, rank, unit)->source;
 
+    *ret_dtype = DTYPE_FP32;
     if (source == SHM_FROM_NOWHERE) {
         return NULL;
     }
@@ -29,6 +29,7 @@ const void *shm_source(const struct store *store, uint32_t rank, uint32_t unit)
     if (u->sums.local_elems != 0) {
         return store->regions[rank] + u->local_offset;
     }
+    *ret_dtype = shm_plan_class(store, unit)->gradient_dtype;
     return store->regions[rank] + store->slots_offset +
            store->plan->units[unit].grad_slot_offset_bytes;
 }
@@ -58,26 +59,16 @@ static void local_add(struct store *store, uint32_t unit, const void *values, en
     u->has_local = true;
 }
 
-/*
- * Takes what lies in the slot into the late sums, and leaves them rounded once to the slot's dtype,
- * from the front: each block is read before its narrower result is written.
- */
+/* What came late, and what lies in the slot, added up in fp32 where peers read it. */
 static void late_complete(struct store *store, uint32_t unit, bool is_slot_empty)
 {
-    enum dtype dtype = shm_plan_class(store, unit)->gradient_dtype;
     uint64_t n_elems = store->plan->units[unit].buffers[0].n_elems;
-    const uint8_t *slot = shm_grads(store, unit);
     float *late = shm_late(store, store->rank, unit);
-    float sum[BLOCK_ELEMS];
 
-    for (uint64_t at = 0; at < n_elems; at += BLOCK_ELEMS) {
-        uint64_t n = n_elems - at < BLOCK_ELEMS ? n_elems - at : BLOCK_ELEMS;
-
-        memcpy(sum, late + at, n * sizeof(float));
-        if (!is_slot_empty) {
-            reduce_add(sum, slot + at * dtype_bytes(dtype), dtype, n);
-        }
-        cast_from_fp32((uint8_t *)late + at * dtype_bytes(dtype), dtype, sum, n);
+    memcpy(late, store->units[unit].taken, n_elems * sizeof(float));
+    if (!is_slot_empty) {
+        reduce_add(late, shm_grads(store, unit), shm_plan_class(store, unit)->gradient_dtype,
+                   n_elems);
     }
 }
 
@@ -93,15 +84,14 @@ void shm_contribute(struct store *store, uint32_t unit, struct shm_reduction *re
             local_add(store, unit, shm_grads(store, unit),
                       shm_plan_class(store, unit)->gradient_dtype);
         }
-        if (u->has_late) {
-            local_add(store, unit, shm_late(store, store->rank, unit), DTYPE_FP32);
+        if (u->has_taken) {
+            local_add(store, unit, u->taken, DTYPE_FP32);
         }
         reduction->source = u->has_local ? SHM_FROM_PLAN : SHM_FROM_NOWHERE;
-    } else if (u->has_late) {
+    } else if (u->has_taken) {
         late_complete(store, unit, reduction->is_absent);
         reduction->source = SHM_FROM_LATE;
     }
     fp_mode_leave(mode);
-    u->has_late = false;
-    u->is_late_read = reduction->source == SHM_FROM_LATE;
+    u->has_taken = false;
 }

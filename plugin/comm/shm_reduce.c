@@ -133,23 +133,24 @@ static void inner_sum(struct shm_reduction *reduction)
     const struct plan_class *plan_class = shm_plan_class(store, unit);
     const struct shm_ranks *inner = &shm_class_of(store, unit)->inner;
     const void *sources[SHM_MAX_RANKS];
+    enum dtype dtypes[SHM_MAX_RANKS];
     struct reduce_spec spec = {.sources = sources, .dim_sizes = inner->dim_sizes};
     bool is_step = shm_inner_is_step(store, unit);
     struct fp_mode mode;
 
     spec.n_dims = inner->n_dims;
     spec.n_elems = store->plan->units[unit].buffers[0].shard_elems[HSDP_SHARD_GRAD];
-    spec.source_dtype = u->sums.local_elems != 0 ? DTYPE_FP32 : plan_class->gradient_dtype;
+    spec.source_dtypes = dtypes;
     spec.wire_dtype = plan_class->reduce_dtype;
     spec.dst = is_step ? u->step_grads : shm_inner_sum(store, store->rank, unit);
     spec.accumulate = is_step ? u->has_step : u->has_inner;
     for (uint32_t i = 0; i < inner->n_ranks; i++) {
         uint32_t rank = inner->ranks[i];
-        const uint8_t *source = shm_source(store, rank, unit);
+        const uint8_t *source = shm_source(store, rank, unit, &dtypes[i]);
 
-        sources[i] = source == NULL ? NULL
-                                    : source + u->slice_offset[HSDP_SHARD_GRAD] *
-                                                   dtype_bytes(spec.source_dtype);
+        sources[i] = source == NULL
+                         ? NULL
+                         : source + u->slice_offset[HSDP_SHARD_GRAD] * dtype_bytes(dtypes[i]);
     }
     mode = fp_mode_enter();
     reduce_tree(&spec);
@@ -296,6 +297,7 @@ int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, u
     if (status != HSDP_OK) {
         return status;
     }
+    shm_late_take(store, unit);
     reduction->work.progress = reduction_progress;
     reduction->work.blocker = reduction_blocker;
     reduction->work.finish = reduction_finish;

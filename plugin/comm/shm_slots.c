@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shm store: gradient slots, which are reused once all peers have read them, and late sums. */
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -86,42 +88,39 @@ int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
     return HSDP_OK;
 }
 
-/* Waits until nobody reads or takes up the late sums of before. */
-static int32_t late_await(struct store *store, uint32_t unit, struct hsdp_error *reterr)
-{
-    struct shm_unit *u = &store->units[unit];
-    bool is_taken_up = u->reduction.stage != SHM_IDLE && u->reduction.stage != SHM_QUEUED;
-    int32_t status = HSDP_OK;
-
-    /* In SHM_SOURCE it would take this along, or not, as its peers please. */
-    if (is_taken_up && (u->is_late_read || u->reduction.stage == SHM_SOURCE)) {
-        status = job_ticket_wait(store->job, u->reduction.work.ticket, UINT64_MAX, reterr);
-    }
-    if (status == HSDP_OK && u->is_late_read && u->reduction.stage == SHM_IDLE) {
-        status = shm_consumed_await(store, unit, "grad_add", reterr);
-    }
-    return status;
-}
-
 int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,
                       const float *values, uint64_t n_elems, struct hsdp_error *reterr)
 {
     uint64_t n_bytes = store->plan->units[unit].buffers[0].n_elems * sizeof(float);
     struct shm_unit *u = &store->units[unit];
-    float *late = shm_late(store, store->rank, unit);
     struct fp_mode mode;
-    int32_t status;
 
-    status = late_await(store, unit, reterr);
-    if (status != HSDP_OK) {
-        return status;
+    if (u->late == NULL) {
+        u->late = malloc(n_bytes);
+        if (u->late == NULL) {
+            return error_set(reterr, HSDP_ERR_NO_MEMORY,
+                             "shm: no memory for late gradients of unit \"%s\" (%" PRIu64 " bytes)",
+                             store->plan->units[unit].name, n_bytes);
+        }
     }
     if (!u->has_late) {
-        memset(late, 0, n_bytes);
+        memset(u->late, 0, n_bytes);
         u->has_late = true;
     }
     mode = fp_mode_enter();
-    reduce_add(late + offset_elems, values, DTYPE_FP32, n_elems);
+    reduce_add(u->late + offset_elems, values, DTYPE_FP32, n_elems);
     fp_mode_leave(mode);
     return HSDP_OK;
+}
+
+/* What comes from now on joins the next reduction, however long this one waits for its peers. */
+void shm_late_take(struct store *store, uint32_t unit)
+{
+    struct shm_unit *u = &store->units[unit];
+    float *free_buffer = u->taken;
+
+    u->taken = u->late;
+    u->has_taken = u->has_late;
+    u->late = free_buffer;
+    u->has_late = false;
 }

@@ -149,8 +149,10 @@ static double weight_sum(const struct store *store)
 static int32_t numbers_compare(const struct store *store, uint32_t rank, const double *theirs,
                                const double *root, struct hsdp_error *reterr)
 {
-    static const char *const names[STEP_N_NUMBERS] = {"max_norm", "norm_p", "gradient_scale",
-                                                      "has_weight", "error_if_nonfinite"};
+    static const char *const names[STEP_N_NUMBERS] = {
+        "max_norm",           "norm_p",
+        "gradient_scale",     "has_weight",
+        "error_if_nonfinite", "the number of steps discarded before"};
 
     for (int i = 0; i < STEP_N_NUMBERS; i++) {
         if (theirs[i] != root[i]) {

@@ -73,6 +73,8 @@ static void store_close(struct store *store)
         if (u->unshard.is_active) {
             job_work_cancel(store->job, &u->unshard.work);
         }
+        free(u->late);
+        free(u->taken);
     }
     shm_unmap(store);
     shared_memory_fini(&store->memory);
@@ -184,7 +186,7 @@ static bool store_has_leftover(const struct store *store, uint32_t unit)
 {
     const struct shm_unit *u = &store->units[unit];
 
-    return u->has_local || u->has_inner || u->has_late;
+    return u->has_local || u->has_inner || u->has_late || u->has_taken;
 }
 
 static bool store_has_step_grads(const struct store *store, uint32_t unit)

@@ -18,8 +18,8 @@
  *   local sums      when a unit is handed over           likewise, where scope none is planned
  *   inner sums      once all peers have arrived          after outer_arrived, until outer_consumed,
  *                                                        where R spans more than G
- *   late sums       by grad_add: what does not come      likewise; untouched memory costs nothing
- *                   through the slot
+ *   late sums       when a unit is handed over, if any   likewise; untouched memory costs nothing
+ *                   gradient came outside of the slot
  *   stage           in an offer, chunk by chunk          after offer_arrived, until offer_consumed
  *
  * (*) This rank's parameter shard, in the compute dtype. Where the optimizer is sharded further
@@ -50,7 +50,7 @@
 enum shm_source_kind {
     SHM_FROM_PLAN,    /* in the local sums where scope none is planned, else in the slot */
     SHM_FROM_NOWHERE, /* absent: +0 */
-    SHM_FROM_LATE,    /* in the late sums, which have taken in the slot, in its dtype */
+    SHM_FROM_LATE,    /* in the late sums, fp32, which have taken in the slot */
 };
 
 struct shm_counters {
@@ -143,6 +143,8 @@ struct shm_unit {
     uint64_t view_bytes[PLAN_MAX_BUFFERS];
     float *master[PLAN_MAX_BUFFERS];
     float *step_grads;
+    float *late;  /* what came outside of the slot since the last hand-over; NULL until needed */
+    float *taken; /* what had come by then, and goes into that reduction */
     struct plan_accumulators sums;
     struct shm_counters *counters; /* this rank's */
     uint64_t sequence;             /* contributions that arrived */
@@ -151,7 +153,7 @@ struct shm_unit {
     bool has_inner;
     bool has_step;
     bool has_late;
-    bool is_late_read; /* the last contribution was the late sums: peers may still read them */
+    bool has_taken;
     struct shm_reduction reduction;
     struct shm_awaiting unshard;
 };
@@ -207,7 +209,6 @@ static inline const struct plan_class *shm_plan_class(const struct store *store,
     return &store->plan->classes[store->plan->units[unit].class_index];
 }
 
-/** True for a unit with parameters that have gradients. */
 /** Counts one operation of a group, and what this rank reads of each of its peers. */
 void shm_count(const struct shm_ranks *ranks, uint64_t bytes_per_peer);
 
@@ -237,11 +238,13 @@ int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
                           struct hsdp_error *reterr);
 int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,
                       const float *values, uint64_t n_elems, struct hsdp_error *reterr);
+void shm_late_take(struct store *store, uint32_t unit);
 
 /* shm_contribute.c: this rank's contribution of a unit; where a rank's source lies. */
 float *shm_late(const struct store *store, uint32_t rank, uint32_t unit);
 void shm_contribute(struct store *store, uint32_t unit, struct shm_reduction *reduction);
-const void *shm_source(const struct store *store, uint32_t rank, uint32_t unit);
+const void *shm_source(const struct store *store, uint32_t rank, uint32_t unit,
+                       enum dtype *ret_dtype);
 float *shm_inner_sum(const struct store *store, uint32_t rank, uint32_t unit);
 
 /* shm_step.c */

@@ -26,6 +26,7 @@ enum step_number {
     STEP_GRADIENT_SCALE,
     STEP_HAS_WEIGHT,
     STEP_ERROR_IF_NONFINITE,
+    STEP_N_DISCARDED, /* steps so far that ended by discard */
     STEP_N_NUMBERS,
 };
 

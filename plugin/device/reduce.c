@@ -45,6 +45,8 @@ static void stack_push(struct stack *stack, const struct reduce_spec *spec, size
                        size_t first_elem)
 {
     const char *values = spec->sources[source];
+    enum dtype dtype =
+        spec->source_dtypes == NULL ? spec->source_dtype : spec->source_dtypes[source];
     float *block = stack->storage[stack->depth];
     const float **top = &stack->sums[stack->depth++];
 
@@ -53,13 +55,13 @@ static void stack_push(struct stack *stack, const struct reduce_spec *spec, size
         *top = zero_block;
         return;
     }
-    values += first_elem * dtype_bytes(spec->source_dtype);
-    if (spec->source_dtype == DTYPE_FP32 && spec->wire_dtype == DTYPE_FP32) {
+    values += first_elem * dtype_bytes(dtype);
+    if (dtype == DTYPE_FP32 && spec->wire_dtype == DTYPE_FP32) {
         *top = (const float *)(const void *)values;
         return;
     }
-    cast_to_fp32(block, values, spec->source_dtype, stack->n_elems);
-    if (spec->source_dtype != spec->wire_dtype) {
+    cast_to_fp32(block, values, dtype, stack->n_elems);
+    if (dtype != spec->wire_dtype) {
         cast_round(block, spec->wire_dtype, stack->n_elems);
     }
     *top = block;

@@ -31,6 +31,7 @@ struct reduce_spec {
     const void *const *sources; /* product of dim_sizes, row-major; NULL = absent = +0, added */
     const uint32_t *dim_sizes;  /* n_dims sizes >= 1, outermost first */
     size_t n_elems;             /* of dst and of each source */
+    const enum dtype *source_dtypes; /* one a source; NULL = all are of source_dtype */
     enum dtype source_dtype;
     enum dtype wire_dtype;
     uint32_t n_dims; /* 0..REDUCE_MAX_DIMS; 0 = one source */

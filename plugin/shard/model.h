@@ -64,8 +64,9 @@ struct hsdp_model {
     uint64_t state_elems;      /* of one state */
     struct model_step step;
     uint64_t n_steps;
-    uint64_t n_updates; /* of adamw */
-    float factor[2];    /* norm, factor: what factor_view shows */
+    uint64_t n_discarded; /* of those steps */
+    uint64_t n_updates;   /* of adamw */
+    float factor[2];      /* norm, factor: what factor_view shows */
     int64_t factor_shape[1];
     int64_t unit_stride[1]; /* strides of every one-dimensional view */
     int64_t *flat_shapes;   /* one per unit and buffer */

@@ -58,6 +58,17 @@ static int32_t spec_check(const struct hsdp_step_spec *spec, struct hsdp_error *
     return HSDP_OK;
 }
 
+static bool class_is_trained(const struct hsdp_model *model, uint32_t class_index)
+{
+    for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
+        if (model->plan->units[unit].class_index == class_index &&
+            plan_is_trainable(model->plan, unit)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A mean is divided by the ranks already: a weight would divide it again. */
 static int32_t weight_check(const struct hsdp_model *model, const struct hsdp_step_spec *spec,
                             struct hsdp_error *reterr)
@@ -65,7 +76,7 @@ static int32_t weight_check(const struct hsdp_model *model, const struct hsdp_st
     for (uint32_t c = 0; spec->has_weight != 0 && c < model->plan->n_classes; c++) {
         const struct plan_class *class = &model->plan->classes[c];
 
-        if (class->is_mean) {
+        if (class->is_mean && class->divisor != 1 && class_is_trained(model, c)) {
             return error_set(reterr, HSDP_ERR_INVALID,
                              "step.begin: a weight is for gradient_op = sum; class \"%s\" has mean "
                              "and is divided by %" PRIu32 " already",
@@ -125,8 +136,10 @@ static void unit_divide(struct hsdp_model *model, uint32_t unit, int p, struct s
 }
 
 /* What every rank must have passed; 0 and its meaning are the same. */
-static void numbers_fill(const struct hsdp_step_spec *spec, double ret_numbers[STEP_N_NUMBERS])
+static void numbers_fill(const struct hsdp_model *model, const struct hsdp_step_spec *spec,
+                         double ret_numbers[STEP_N_NUMBERS])
 {
+    ret_numbers[STEP_N_DISCARDED] = (double)model->n_discarded;
     ret_numbers[STEP_MAX_NORM] = spec->max_norm;
     ret_numbers[STEP_NORM_P] = spec->norm_p == 0.0 ? 2.0 : spec->norm_p;
     ret_numbers[STEP_GRADIENT_SCALE] = spec->gradient_scale == 0.0 ? 1.0 : spec->gradient_scale;
@@ -231,7 +244,7 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
         return status;
     }
     memset(&words, 0, sizeof(words));
-    numbers_fill(spec, words.numbers);
+    numbers_fill(model, spec, words.numbers);
     words.weight = spec->has_weight != 0 ? spec->weight : 0.0;
     p = isinf(spec->norm_p) ? 0 : spec->norm_p == 1.0 ? 1 : 2;
     mode = fp_mode_enter();
@@ -326,6 +339,7 @@ static int32_t step_close(struct hsdp_model *model, enum published values,
     model->ops->step_grads_drop(model->store);
     model->step.is_open = false;
     model->n_steps++;
+    model->n_discarded += values == PUBLISHED_NOTHING;
     n_steps = job_counter_register(model->job, "steps");
     if (n_steps != NULL) {
         atomic_fetch_add_explicit(n_steps, 1, memory_order_relaxed);
