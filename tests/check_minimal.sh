@@ -30,6 +30,11 @@ for strategy in ddp zero1 zero2 fsdp hsdp hsdp_zero2 hfsdp; do
             "$HSDP_RUN" -n $n "$minimal" "$strategy"
     done
 done
+for strategy in ddp fsdp hsdp hfsdp; do
+    says "minimal: $strategy on 64 ranks" 0 "ok: 64 ranks, $strategy" \
+        "$HSDP_RUN" -n 64 "$minimal" "$strategy"
+done
+says "minimal: hfsdp on 37 ranks" 0 "ok: 37 ranks, hfsdp" "$HSDP_RUN" -n 37 "$minimal" hfsdp
 says "minimal: an unknown strategy is refused" 2 'minimal: .*sharding_strategy: "fdsp" is none of: .*' \
     "$minimal" fdsp
 says "minimal: a missing plugin is named" 2 'minimal: .*/none.so: No such file .*' \
