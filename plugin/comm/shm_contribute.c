@@ -30,8 +30,7 @@ const void *shm_source(const struct store *store, uint32_t rank, uint32_t unit,
         return store->regions[rank] + u->local_offset;
     }
     *ret_dtype = shm_plan_class(store, unit)->gradient_dtype;
-    return store->regions[rank] + store->slots_offset +
-           store->plan->units[unit].grad_slot_offset_bytes;
+    return shm_slot(store, rank, unit);
 }
 
 float *shm_inner_sum(const struct store *store, uint32_t rank, uint32_t unit)

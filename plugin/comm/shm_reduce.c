@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shm store: reductions that go on in stages without blocking. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +73,7 @@ static void counter_raise(struct shm_reduction *reduction, const struct shm_rank
 
 /* ------------------------------------------------------------------------------- stages */
 
-/* Peers must be done with the last contribution, and with the inner sum if it is the same memory.
- */
+/* Peers must be done with the last contribution, and with the inner sum where that is it. */
 static void source_await(struct shm_reduction *reduction)
 {
     struct store *store = reduction->store;
@@ -218,9 +218,12 @@ static bool stage_finish(struct shm_reduction *reduction)
         }
         outer_await(reduction);
         return false;
-    default:
+    case SHM_OUTER:
         outer_sum(reduction);
         counter_raise(reduction, &class->outer, COUNTER_OUTER_CONSUMED, u->outer_sequence);
+        return true;
+    default:
+        assert(false); /* idle and queued reductions have no conditions to meet */
         return true;
     }
 }

@@ -11,8 +11,7 @@
 
 void *shm_grads(struct store *store, uint32_t unit)
 {
-    return store->regions[store->rank] + store->slots_offset +
-           store->plan->units[unit].grad_slot_offset_bytes;
+    return shm_slot(store, store->rank, unit);
 }
 
 /* Zeroes what lies between parameters: a host that sets its gradients does not write it. */

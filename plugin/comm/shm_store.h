@@ -199,6 +199,12 @@ static inline struct shm_counters *shm_counters(const struct store *store, uint3
     return (struct shm_counters *)(store->regions[rank] + store->counters_offset) + unit;
 }
 
+static inline uint8_t *shm_slot(const struct store *store, uint32_t rank, uint32_t unit)
+{
+    return store->regions[rank] + store->slots_offset +
+           store->plan->units[unit].grad_slot_offset_bytes;
+}
+
 static inline struct shm_class *shm_class_of(const struct store *store, uint32_t unit)
 {
     return &store->classes[store->plan->units[unit].class_index];

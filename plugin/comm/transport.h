@@ -43,8 +43,8 @@ struct store_gradient {
     uint32_t unit;
     bool is_absent;       /* nothing lies in the slot: +0 */
     int32_t scope;        /* HSDP_SCOPE_* */
-    const uint64_t *turn; /* the reduction begins once *turn has reached position: shard/ raises */
-    uint64_t position;    /* it in the order of the pass */
+    const uint64_t *turn; /* raised by shard/ in the order of the pass */
+    uint64_t position;    /* the reduction begins once *turn has reached it */
 };
 
 /* What a rank lets others read, and what it wants to read of them. */

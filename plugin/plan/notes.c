@@ -119,16 +119,6 @@ static int32_t gradient_note(struct hsdp_plan *plan, const struct plan_class *kl
     return note_add(plan, note, reterr);
 }
 
-static bool class_is_trained(const struct hsdp_plan *plan, uint32_t class_index)
-{
-    for (uint32_t u = 0; u < plan->n_units; u++) {
-        if (plan->units[u].class_index == class_index && plan_trainable(&plan->units[u]) != NULL) {
-            return true;
-        }
-    }
-    return false;
-}
-
 int32_t plan_write_notes(struct hsdp_plan *plan, struct hsdp_error *reterr)
 {
     int32_t status = HSDP_OK;
@@ -140,7 +130,7 @@ int32_t plan_write_notes(struct hsdp_plan *plan, struct hsdp_error *reterr)
     }
     for (uint32_t c = 0; c < plan->n_classes && status == HSDP_OK; c++) {
         status = strategy_note(plan, &plan->classes[c], reterr);
-        if (status == HSDP_OK && class_is_trained(plan, c)) {
+        if (status == HSDP_OK && plan_class_is_trainable(plan, c)) {
             status = gradient_note(plan, &plan->classes[c], reterr);
         }
     }

@@ -157,6 +157,8 @@ uint32_t plan_shared_dims(const struct hsdp_plan *plan);
 
 /** True for a unit with parameters that have gradients: its buffer 0 is theirs. */
 bool plan_is_trainable(const struct hsdp_plan *plan, uint32_t unit);
+/** True for a class with such a unit. */
+bool plan_class_is_trainable(const struct hsdp_plan *plan, uint32_t class_index);
 
 /** Where a rank's slice of a cut starts in a unit's unsharded buffer, in elements. */
 uint64_t plan_slice_offset(const struct hsdp_plan *plan, uint32_t unit, uint32_t buffer, int cut,

@@ -240,3 +240,13 @@ bool plan_is_trainable(const struct hsdp_plan *plan, uint32_t unit)
 {
     return plan_trainable(&plan->units[unit]) != NULL;
 }
+
+bool plan_class_is_trainable(const struct hsdp_plan *plan, uint32_t class_index)
+{
+    for (uint32_t unit = 0; unit < plan->n_units; unit++) {
+        if (plan->units[unit].class_index == class_index && plan_is_trainable(plan, unit)) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -420,27 +420,6 @@ int32_t model_rest_check(const struct hsdp_model *model, const char *call,
     return HSDP_OK;
 }
 
-int32_t model_grads_check(const struct hsdp_model *model, const char *call, uint32_t unit,
-                          struct hsdp_error *reterr)
-{
-    const struct plan_unit *units = model->plan->units;
-
-    for (uint32_t other = 0; other < model->plan->n_units; other++) {
-        if (other == unit || !model->units[other].is_acquired ||
-            !plan_grads_overlap(model->plan, unit, other)) {
-            continue;
-        }
-        error_set(reterr, HSDP_ERR_STATE,
-                  "%s: gradient slot %" PRIu32 " of unit \"%s\" is occupied by unit \"%s\"; its "
-                  "reduce was expected first (the plan has %" PRIu32 " slots)",
-                  call, units[unit].grad_slot, units[unit].name, units[other].name,
-                  model->plan->n_slots);
-        error_where(reterr, call, NULL, units[unit].name);
-        return HSDP_ERR_STATE;
-    }
-    return HSDP_OK;
-}
-
 int32_t model_step_segments(const struct hsdp_model *model, uint32_t unit, uint32_t rank,
                             struct hsdp_segment **ret, uint64_t *ret_n, struct hsdp_error *reterr)
 {

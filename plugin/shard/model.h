@@ -114,13 +114,6 @@ int32_t model_idle_check(const struct hsdp_model *model, const char *call,
 int32_t model_rest_check(const struct hsdp_model *model, const char *call,
                          struct hsdp_error *reterr);
 
-/**
- * HSDP_ERR_STATE, naming both, while another unit has acquired gradient memory that this one needs.
- * Units of different slots may share some.
- */
-int32_t model_grads_check(const struct hsdp_model *model, const char *call, uint32_t unit,
-                          struct hsdp_error *reterr);
-
 /** This rank's step shard of a buffer in one of HSDP_FLAT_*: address, dtype and length. */
 struct flat_shard {
     uint8_t *base;

@@ -303,7 +303,6 @@ static int32_t absent_reduce(struct hsdp_model *model, struct pass *pass, struct
     for (uint64_t i = 0; i < pass->n_units; i++) {
         struct model_unit *u = &model->units[pass->units[i]];
         struct store_gradient gradient;
-        uint64_t ticket;
         int32_t status;
 
         if (u->is_handed) {
@@ -315,7 +314,7 @@ static int32_t absent_reduce(struct hsdp_model *model, struct pass *pass, struct
             continue;
         }
         gradient = gradient_of(model, pass, pass->units[i], true);
-        status = model->ops->reduce(model->store, &gradient, &ticket, reterr);
+        status = model->ops->reduce(model->store, &gradient, &u->reduction, reterr);
         if (status == HSDP_OK) { /* those that waited for this one leave their slots */
             status = job_progress(model->job, reterr);
         }

@@ -58,17 +58,6 @@ static int32_t spec_check(const struct hsdp_step_spec *spec, struct hsdp_error *
     return HSDP_OK;
 }
 
-static bool class_is_trained(const struct hsdp_model *model, uint32_t class_index)
-{
-    for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
-        if (model->plan->units[unit].class_index == class_index &&
-            plan_is_trainable(model->plan, unit)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* A mean is divided by the ranks already: a weight would divide it again. */
 static int32_t weight_check(const struct hsdp_model *model, const struct hsdp_step_spec *spec,
                             struct hsdp_error *reterr)
@@ -76,7 +65,7 @@ static int32_t weight_check(const struct hsdp_model *model, const struct hsdp_st
     for (uint32_t c = 0; spec->has_weight != 0 && c < model->plan->n_classes; c++) {
         const struct plan_class *class = &model->plan->classes[c];
 
-        if (class->is_mean && class->divisor != 1 && class_is_trained(model, c)) {
+        if (class->is_mean && class->divisor != 1 && plan_class_is_trainable(model->plan, c)) {
             return error_set(reterr, HSDP_ERR_INVALID,
                              "step.begin: a weight is for gradient_op = sum; class \"%s\" has mean "
                              "and is divided by %" PRIu32 " already",

@@ -25,6 +25,27 @@ static int32_t param_slot_check(const struct hsdp_model *model, uint32_t unit,
     return HSDP_ERR_STATE;
 }
 
+/* Whether another unit holds gradients where those of this one go. */
+static int32_t grad_slot_check(const struct hsdp_model *model, uint32_t unit,
+                               struct hsdp_error *reterr)
+{
+    const struct plan_unit *units = model->plan->units;
+
+    for (uint32_t other = 0; other < model->plan->n_units; other++) {
+        if (other == unit || !model->units[other].is_acquired ||
+            !plan_grads_overlap(model->plan, unit, other)) {
+            continue;
+        }
+        error_set(reterr, HSDP_ERR_STATE,
+                  "unit.unshard: gradient slot %" PRIu32 " of unit \"%s\" is occupied by unit "
+                  "\"%s\"; its reduce was expected first (the plan has %" PRIu32 " slots)",
+                  units[unit].grad_slot, units[unit].name, units[other].name, model->plan->n_slots);
+        error_where(reterr, "unshard", NULL, units[unit].name);
+        return HSDP_ERR_STATE;
+    }
+    return HSDP_OK;
+}
+
 /*
  * A unit that is `slots` or more ahead of one that was not handed over could not be reduced before
  * that one, whose slot it may hold: better refused here, while the host can still turn back.
@@ -69,7 +90,7 @@ static int32_t acquire_check(const struct hsdp_model *model, uint32_t unit,
         return HSDP_ERR_STATE;
     }
     status = ahead_check(model, unit, reterr);
-    return status == HSDP_OK ? model_grads_check(model, "unit.unshard", unit, reterr) : status;
+    return status == HSDP_OK ? grad_slot_check(model, unit, reterr) : status;
 }
 
 static int32_t unshard_check(const struct hsdp_model *model, uint32_t unit, int32_t use,
