@@ -207,12 +207,16 @@ START_TEST(plan_write_lines_says_everything_collective)
         "replicate_dims=dp param_dims=cp grad_dims=cp step_dims=cp,dp param_dtype=fp32 "
         "master_dtype=fp32 reduce_dtype=bf16 gradient_dtype=bf16 gradient_op=mean "
         "gradient_divisor=4\n"
-        "unit \"u\" class=\"dense\" params=2 param_slot=0 grad_slot=0 "
-        "trainable=2048/1024/1024/512\n"
-        "param \"w\" unit=\"u\" shape=[3,5] buffer=0 offset=0 block_elems=0 hyper_group=0 "
+        "no more classes\n"
+        "unit \"u\" class=\"dense\"\n"
+        "no more units\n"
+        "param \"w\" unit=\"u\" shape=[3,5] block_elems=0 hyper_group=0 frozen=0\n"
+        "param \"a \\x22b\\x22\\x5c\\x0a\" unit=\"u\" shape=[] block_elems=0 hyper_group=0 "
         "frozen=0\n"
-        "param \"a \\x22b\\x22\\x5c\\x0a\" unit=\"u\" shape=[] buffer=0 offset=32 block_elems=0 "
-        "hyper_group=0 frozen=0\n");
+        "no more parameters\n"
+        "layout \"u\" param_slot=0 grad_slot=0 grad_slot_offset=0 trainable=2048/1024/1024/512\n"
+        "place \"w\" buffer=0 offset=0\n"
+        "place \"a \\x22b\\x22\\x5c\\x0a\" buffer=0 offset=32\n");
     free(lines);
 }
 END_TEST

@@ -69,17 +69,6 @@ static void unit_line(const struct hsdp_plan *plan, const struct plan_unit *unit
     name_add(text, unit->name);
     text_add(text, " class=");
     name_add(text, plan->classes[unit->class_index].name);
-    text_add(text, " params=%" PRIu32 " param_slot=%" PRId64 " grad_slot=%" PRId64, unit->n_params,
-             unit->param_slot == HSDP_NO_SLOT ? -1 : (int64_t)unit->param_slot,
-             unit->grad_slot == HSDP_NO_SLOT ? -1 : (int64_t)unit->grad_slot);
-    for (uint32_t b = 0; b < unit->n_buffers; b++) {
-        const struct plan_buffer *buffer = &unit->buffers[b];
-
-        text_add(text, " %s=%" PRIu64 "/%" PRIu64 "/%" PRIu64 "/%" PRIu64,
-                 buffer->is_frozen ? "frozen" : "trainable", buffer->n_elems,
-                 buffer->shard_elems[HSDP_SHARD_PARAM], buffer->shard_elems[HSDP_SHARD_GRAD],
-                 buffer->shard_elems[HSDP_SHARD_STEP]);
-    }
     text_add(text, "\n");
 }
 
@@ -94,11 +83,8 @@ static void param_line(const struct hsdp_plan *plan, const struct plan_param *pa
     for (uint32_t d = 0; d < param->n_dims; d++) {
         text_add(text, "%s%" PRId64, d == 0 ? "" : ",", param->shape[d]);
     }
-    text_add(text,
-             "] buffer=%" PRIu32 " offset=%" PRIu64 " block_elems=%" PRIu64 " hyper_group=%" PRIu32
-             " frozen=%d",
-             param->buffer, param->offset_elems, param->block_elems, param->hyper_group,
-             (param->flags & HSDP_PARAM_FROZEN) != 0);
+    text_add(text, "] block_elems=%" PRIu64 " hyper_group=%" PRIu32 " frozen=%d",
+             param->block_elems, param->hyper_group, (param->flags & HSDP_PARAM_FROZEN) != 0);
     if (param->tied_to != NULL) {
         text_add(text, " tied_to=");
         name_add(text, param->tied_to);
@@ -106,6 +92,36 @@ static void param_line(const struct hsdp_plan *plan, const struct plan_param *pa
     text_add(text, "\n");
 }
 
+static void unit_layout_line(const struct plan_unit *unit, struct text *text)
+{
+    text_add(text, "layout ");
+    name_add(text, unit->name);
+    text_add(text, " param_slot=%" PRId64 " grad_slot=%" PRId64 " grad_slot_offset=%" PRIu64,
+             unit->param_slot == HSDP_NO_SLOT ? -1 : (int64_t)unit->param_slot,
+             unit->grad_slot == HSDP_NO_SLOT ? -1 : (int64_t)unit->grad_slot,
+             unit->grad_slot_offset_bytes);
+    for (uint32_t b = 0; b < unit->n_buffers; b++) {
+        const struct plan_buffer *buffer = &unit->buffers[b];
+
+        text_add(text, " %s=%" PRIu64 "/%" PRIu64 "/%" PRIu64 "/%" PRIu64,
+                 buffer->is_frozen ? "frozen" : "trainable", buffer->n_elems,
+                 buffer->shard_elems[HSDP_SHARD_PARAM], buffer->shard_elems[HSDP_SHARD_GRAD],
+                 buffer->shard_elems[HSDP_SHARD_STEP]);
+    }
+    text_add(text, "\n");
+}
+
+static void param_layout_line(const struct plan_param *param, struct text *text)
+{
+    text_add(text, "place ");
+    name_add(text, param->name);
+    text_add(text, " buffer=%" PRIu32 " offset=%" PRIu64 "\n", param->buffer, param->offset_elems);
+}
+
+/*
+ * What the host has said comes first, so that the first line that differs names the cause: a unit,
+ * a parameter, a setting. What follows from it comes behind: two builds may lay out differently.
+ */
 void plan_write_lines(const struct hsdp_plan *plan, struct text *text)
 {
     mesh_line(plan, text);
@@ -115,10 +131,19 @@ void plan_write_lines(const struct hsdp_plan *plan, struct text *text)
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         class_line(plan, &plan->classes[c], text);
     }
+    text_add(text, "no more classes\n"); /* not the first unit: a missing row shows as missing */
     for (uint32_t u = 0; u < plan->n_units; u++) {
         unit_line(plan, &plan->units[u], text);
     }
+    text_add(text, "no more units\n");
     for (uint32_t p = 0; p < plan->n_params; p++) {
         param_line(plan, &plan->params[p], text);
+    }
+    text_add(text, "no more parameters\n");
+    for (uint32_t u = 0; u < plan->n_units; u++) {
+        unit_layout_line(&plan->units[u], text);
+    }
+    for (uint32_t p = 0; p < plan->n_params; p++) {
+        param_layout_line(&plan->params[p], text);
     }
 }
