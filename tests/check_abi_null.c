@@ -270,6 +270,7 @@ START_TEST(unit_null_arguments_are_named)
     expect_null(ops->backward_begin(host.model, units, 1, 2, NULL, &err),
                 "unit.backward_begin: ret_pass");
     expect_null(ops->reduce(NULL, 0, 0, NULL, NULL, &err), "unit.reduce: model");
+    expect_null(ops->skip(NULL, 0, 0, NULL, NULL, &err), "unit.skip: model");
     expect_null(ops->backward_end(NULL, 0, NULL, NULL, &err), "unit.backward_end: model");
 }
 END_TEST

@@ -306,6 +306,11 @@ int32_t host_reduce(struct host *host, uint32_t unit)
     return host->api->unit->reduce(host->model, host->pass, unit, NULL, NULL, &host->err);
 }
 
+int32_t host_skip(struct host *host, uint32_t unit)
+{
+    return host->api->unit->skip(host->model, host->pass, unit, NULL, NULL, &host->err);
+}
+
 int32_t host_backward_begin(struct host *host, const uint32_t *units, uint64_t n_units,
                             int32_t scope, uint64_t *ret_pass)
 {

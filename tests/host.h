@@ -170,6 +170,7 @@ void host_pass_end(struct host *host);
 int32_t host_unshard(struct host *host, uint32_t unit, int32_t use);
 int32_t host_release(struct host *host, uint32_t unit);
 int32_t host_reduce(struct host *host, uint32_t unit);
+int32_t host_skip(struct host *host, uint32_t unit);
 int32_t host_backward_begin(struct host *host, const uint32_t *units, uint64_t n_units,
                             int32_t scope, uint64_t *ret_pass);
 int32_t host_backward_end(struct host *host, uint64_t pass);

@@ -368,7 +368,8 @@ FIELD(hsdp_unit_ops, release, 16, 8);
 FIELD(hsdp_unit_ops, grad_add, 24, 8);
 FIELD(hsdp_unit_ops, backward_begin, 32, 8);
 FIELD(hsdp_unit_ops, reduce, 40, 8);
-FIELD(hsdp_unit_ops, backward_end, 48, 8);
+FIELD(hsdp_unit_ops, skip, 48, 8);
+FIELD(hsdp_unit_ops, backward_end, 56, 8);
 ENDS(hsdp_unit_ops, backward_end, LAYOUT_UNIT_OPS_1_0);
 
 FIELD(hsdp_step_spec, struct_size, 0, 8);

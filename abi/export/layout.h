@@ -26,7 +26,7 @@
 #define LAYOUT_PLAN_OPS_1_0    152u
 #define LAYOUT_MODEL_INFO_1_0  80u
 #define LAYOUT_MODEL_OPS_1_0   104u
-#define LAYOUT_UNIT_OPS_1_0    56u
+#define LAYOUT_UNIT_OPS_1_0    64u
 #define LAYOUT_STEP_SPEC_1_0   56u
 #define LAYOUT_STEP_RESULT_1_0 56u
 #define LAYOUT_STEP_OPS_1_0    48u

@@ -93,6 +93,23 @@ static int32_t entry_reduce(hsdp_model *model, uint64_t pass, uint32_t unit, voi
     return call_end(&call);
 }
 
+static int32_t entry_skip(hsdp_model *model, uint64_t pass, uint32_t unit, void *stream,
+                          uint64_t *ret_ticket, struct hsdp_error *reterr)
+{
+    struct call call;
+    uint64_t ticket = 0;
+
+    call_begin(&call, "unit.skip", reterr);
+    call_needs(&call, "model", model);
+    call_enters_model(&call, model);
+    call_needs_stream(&call, stream);
+    if (call_is_ok(&call)) {
+        call.status = unit_skip(model, pass, unit, stream, &ticket, &call.err);
+    }
+    call_gives_ticket(&call, ticket, ret_ticket);
+    return call_end(&call);
+}
+
 static int32_t entry_backward_end(hsdp_model *model, uint64_t pass, void *stream,
                                   uint64_t *ret_ticket, struct hsdp_error *reterr)
 {
@@ -117,5 +134,6 @@ const struct hsdp_unit_ops export_unit = {
     .grad_add = entry_grad_add,
     .backward_begin = entry_backward_begin,
     .reduce = entry_reduce,
+    .skip = entry_skip,
     .backward_end = entry_backward_end,
 };

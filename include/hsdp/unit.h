@@ -33,8 +33,10 @@ extern "C" {
  *
  * On a network unshard is an all-gather and a reduction a reduce-scatter. So all ranks of a class
  * make the same unshard calls in the same order, those without tokens too; and they open and close
- * the same passes. Only reduce may be left out: by a rank that has no gradient of a unit, and whose
- * later units of the pass are fewer than `slots`. With more of them it hands over zeros instead.
+ * the same passes. What a rank has no gradient of, it skips: with HSDP_USE_FORWARD instead of a
+ * backward use, and with skip instead of reduce. That takes no slot, and so does not end where the
+ * units that follow are many. A unit that is neither handed over nor skipped holds up those behind
+ * it, the `slots`-th of which cannot be acquired; backward_end skips what is left.
  */
 
 #define HSDP_USE_FORWARD      0
@@ -78,8 +80,8 @@ struct hsdp_unit_ops {
 
     /**
      * Adds a foreign or late gradient of one parameter: this rank's contribution, fp32, bf16 or
-     * fp16, summed in fp32. It joins the reduction of the next hand-over, also that by backward_end
-     * of a pass in which the unit is left out. A window that ends before is an error of step.begin.
+     * fp16, summed in fp32. It joins the reduction of the next hand-over, also where the unit is
+     * skipped, or left out until backward_end. A window that ends before is an error of step.begin.
      *
      * Shapes: the parameter's.
      */
@@ -106,13 +108,24 @@ struct hsdp_unit_ops {
      *
      * Blocks: until the unit's reduction of the pass before is done.
      * Errors: HSDP_ERR_STATE when the unit has no gradient buffer, is not in the pass, or was
-     * handed over already.
+     * handed over or skipped already.
      */
     int32_t (*reduce)(hsdp_model *model, uint64_t pass, uint32_t unit, void *stream,
                       uint64_t *ret_ticket, struct hsdp_error *reterr);
 
     /**
-     * Closes a pass; units not handed over count as zeros on this rank.
+     * Declares that this rank has no gradient of a unit in a pass: it counts as zeros, in its place
+     * of the order, with what grad_add has brought. Needs no gradient buffer. In all else, also in
+     * *ret_ticket and in when it blocks, this is a reduce.
+     *
+     * Errors: HSDP_ERR_STATE when the unit is not in the pass, was handed over or skipped already,
+     * or has acquired its gradient buffer, whose hand-over is reduce.
+     */
+    int32_t (*skip)(hsdp_model *model, uint64_t pass, uint32_t unit, void *stream,
+                    uint64_t *ret_ticket, struct hsdp_error *reterr);
+
+    /**
+     * Closes a pass; units neither handed over nor skipped count as zeros on this rank.
      *
      * Errors: HSDP_ERR_STATE when a unit's gradient buffer was acquired and not handed over.
      */

@@ -96,6 +96,9 @@ static void inner_await(struct shm_reduction *reduction)
 
     u->counters->source = reduction->source;
     u->sequence++;
+    if (reduction->source == SHM_FROM_PLAN && u->sums.local_elems == 0) {
+        u->slot_sequence = u->sequence;
+    }
     u->has_local = false;
     counter_raise(reduction, &class->inner, COUNTER_ARRIVED, u->sequence);
     stage_begin(reduction, SHM_INNER);
@@ -270,18 +273,24 @@ static void reduction_finish(struct work *work, int32_t status)
     reduction->wait.n_entries = 0;
 }
 
-/* Waits until all peers of a unit have read this rank's last contribution; none is in flight. */
+/* Waits until all peers have read what this rank last had in a unit's slot. A reduction may be in
+ * flight, of a skipped unit: its own wait stays as it is. */
 int32_t shm_consumed_await(struct store *store, uint32_t unit, const char *operation,
                            struct hsdp_error *reterr)
 {
-    struct shm_reduction *reduction = &store->units[unit].reduction;
+    const struct shm_ranks *inner = &shm_class_of(store, unit)->inner;
+    struct wait wait = store->units[unit].reduction.wait; /* group, unit, sequence */
+    struct wait_entry entries[SHM_MAX_RANKS];
 
-    reduction->wait.n_entries = 0;
-    reduction->wait.entries = reduction->entries;
-    reduction->wait.operation = operation;
-    condition_add(reduction, &shm_class_of(store, unit)->inner, COUNTER_CONSUMED,
-                  store->units[unit].sequence);
-    return job_wait(store->job, &reduction->wait, reterr);
+    wait.operation = operation;
+    wait.entries = entries;
+    wait.n_entries = inner->n_ranks == 1 ? 0 : inner->n_ranks;
+    for (uint32_t i = 0; i < wait.n_entries; i++) {
+        entries[i].counter = &shm_counters(store, inner->ranks[i], unit)->consumed;
+        entries[i].target = store->units[unit].slot_sequence;
+        entries[i].rank = inner->ranks[i];
+    }
+    return job_wait(store->job, &wait, reterr);
 }
 
 /* ------------------------------------------------------------------------------ the table */

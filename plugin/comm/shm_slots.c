@@ -39,23 +39,21 @@ static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
                              struct hsdp_error *reterr)
 {
     struct shm_reduction *reduction = &store->units[unit].reduction;
+    bool is_in_slot = reduction->stage != SHM_IDLE && !reduction->is_absent;
     int32_t status;
 
-    if (reduction->stage == SHM_QUEUED) {
+    if (is_in_slot && reduction->stage == SHM_QUEUED) {
         return error_set(
             reterr, HSDP_ERR_STATE,
             "unit \"%s\": its gradient slot is occupied by unit \"%s\", which waits for "
             "an earlier unit of its pass that has not been handed over",
             store->plan->units[next].name, store->plan->units[unit].name);
     }
-    if (reduction->stage != SHM_IDLE) {
+    if (is_in_slot) {
         status = job_ticket_wait(store->job, reduction->work.ticket, UINT64_MAX, reterr);
         if (status != HSDP_OK) {
             return status;
         }
-    }
-    if (store->units[unit].sums.local_elems != 0) {
-        return HSDP_OK; /* peers never read slots */
     }
     return shm_consumed_await(store, unit, "unshard backward", reterr);
 }

@@ -148,6 +148,7 @@ struct shm_unit {
     struct plan_accumulators sums;
     struct shm_counters *counters; /* this rank's */
     uint64_t sequence;             /* contributions that arrived */
+    uint64_t slot_sequence;        /* the last of them that peers read from the slot */
     uint64_t outer_sequence;
     bool has_local;
     bool has_inner;
@@ -234,7 +235,7 @@ int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, u
                    struct hsdp_error *reterr);
 const struct wait *shm_reduce_blocker(const struct store *store, uint32_t unit);
 int32_t shm_drain(struct store *store, struct hsdp_error *reterr);
-/** Waits until all peers have read a unit's last contribution of this rank; none is in flight. */
+/** Waits until all peers have read what this rank last had in a unit's slot. */
 int32_t shm_consumed_await(struct store *store, uint32_t unit, const char *operation,
                            struct hsdp_error *reterr);
 

@@ -30,6 +30,7 @@ struct model_unit {
     uint32_t n_uses;    /* unshards without their release */
     bool is_acquired;   /* the host owns the gradient slot: between unshard(BACKWARD*) and reduce */
     bool is_handed;     /* in the open pass */
+    bool is_skipped;    /* and that by skip */
     bool is_unclosed;   /* its last pass of the window was not of scope full */
     struct pass *pass;  /* the open one that holds it; NULL = none */
     uint64_t position;  /* in that pass, from 1 */

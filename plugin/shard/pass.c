@@ -141,6 +141,7 @@ int32_t unit_backward_begin(struct hsdp_model *model, const uint32_t *units, uin
         pass->units[i] = units[i];
         model->units[units[i]].pass = pass;
         model->units[units[i]].position = i + 1;
+        model->units[units[i]].is_skipped = false;
     }
     pass->n_units = n_units;
     pass->scope = scope;
@@ -170,28 +171,37 @@ static int32_t pass_find(const struct hsdp_model *model, const char *call, uint6
     return HSDP_OK;
 }
 
-static int32_t reduce_check(const struct hsdp_model *model, const struct pass *pass, uint32_t unit,
-                            struct hsdp_error *reterr)
+/* Whether a unit may be handed over, or skipped, in a pass. */
+static int32_t due_check(const struct hsdp_model *model, bool is_skip, const struct pass *pass,
+                         uint32_t unit, struct hsdp_error *reterr)
 {
+    const char *call = is_skip ? "unit.skip" : "unit.reduce";
     const struct model_unit *u = &model->units[unit];
     const char *name = model->plan->units[unit].name;
 
     if (u->pass != pass) {
-        error_set(reterr, HSDP_ERR_STATE, "unit.reduce: unit \"%s\" is not in pass %" PRIu64, name,
-                  pass->number);
+        error_set(reterr, HSDP_ERR_STATE,
+                  "%s: unit \"%s\" is not in pass %" PRIu64 "; a unit of unit.backward_begin's "
+                  "list was expected",
+                  call, name, pass->number);
     } else if (u->is_handed) {
         error_set(reterr, HSDP_ERR_STATE,
-                  "unit.reduce: unit \"%s\" was handed over already in pass %" PRIu64, name,
-                  pass->number);
-    } else if (!u->is_acquired) {
+                  "%s: unit \"%s\" was %s already in pass %" PRIu64
+                  "; unit.backward_end was expected, or unit.grad_add for the next pass",
+                  call, name, u->is_skipped ? "skipped" : "handed over", pass->number);
+    } else if (is_skip && u->is_acquired) {
         error_set(reterr, HSDP_ERR_STATE,
-                  "unit.reduce: unit \"%s\" has no gradient buffer; unit.unshard for a backward "
-                  "use was expected",
-                  name);
+                  "%s: unit \"%s\" has acquired its gradient buffer; unit.reduce was expected",
+                  call, name);
+    } else if (!is_skip && !u->is_acquired) {
+        error_set(reterr, HSDP_ERR_STATE,
+                  "%s: unit \"%s\" has no gradient buffer; unit.unshard for a backward use was "
+                  "expected, or unit.skip",
+                  call, name);
     } else {
         return HSDP_OK;
     }
-    error_where(reterr, "reduce", NULL, name);
+    error_where(reterr, is_skip ? "skip" : "reduce", NULL, name);
     return HSDP_ERR_STATE;
 }
 
@@ -206,48 +216,64 @@ static struct store_gradient gradient_of(const struct hsdp_model *model, const s
     return gradient;
 }
 
-int32_t unit_reduce(struct hsdp_model *model, uint64_t number, uint32_t unit, void *stream,
-                    uint64_t *ret_ticket, struct hsdp_error *reterr)
+static int32_t unit_hand_over(struct hsdp_model *model, bool is_skip, struct pass *pass,
+                              uint32_t unit, uint64_t *ret_ticket, struct hsdp_error *reterr)
 {
+    struct model_unit *u = &model->units[unit];
     struct store_gradient gradient;
-    struct pass *pass = NULL;
-    struct model_unit *u;
-    uint64_t ticket = 0;
     int32_t status;
 
-    (void)stream;
-    status = model_unit_check(model, "unit.reduce", unit, reterr);
-    if (status == HSDP_OK) {
-        status = pass_find(model, "unit.reduce", number, &pass, reterr);
-    }
-    if (status == HSDP_OK && !plan_is_trainable(model->plan, unit)) {
-        goto out; /* nothing to reduce */
-    }
-    if (status == HSDP_OK) {
-        status = reduce_check(model, pass, unit, reterr);
-    }
+    status = due_check(model, is_skip, pass, unit, reterr);
     if (status != HSDP_OK) {
         return status;
     }
-    u = &model->units[unit];
     u->is_handed = true;
+    u->is_skipped = is_skip;
     u->is_acquired = false;
     turn_raise(model, pass);
-    gradient = gradient_of(model, pass, unit, false);
-    status = model->ops->reduce(model->store, &gradient, &ticket, reterr);
-    u->reduction = ticket;
+    gradient = gradient_of(model, pass, unit, is_skip);
+    status = model->ops->reduce(model->store, &gradient, &u->reduction, reterr);
+    *ret_ticket = u->reduction;
     if (status == HSDP_OK && pass->turn > u->position) {
         status = job_progress(model->job, reterr); /* those that waited for this one */
     }
-    if (status != HSDP_OK) {
-        return status;
-    }
+    return status;
+}
 
-out:
-    if (ret_ticket != NULL) {
+/* Both ways of handing over: a gradient, or that there is none. */
+static int32_t unit_give(struct hsdp_model *model, bool is_skip, uint64_t number, uint32_t unit,
+                         uint64_t *ret_ticket, struct hsdp_error *reterr)
+{
+    const char *call = is_skip ? "unit.skip" : "unit.reduce";
+    struct pass *pass = NULL;
+    uint64_t ticket = 0;
+    int32_t status;
+
+    status = model_unit_check(model, call, unit, reterr);
+    if (status == HSDP_OK) {
+        status = pass_find(model, call, number, &pass, reterr);
+    }
+    if (status == HSDP_OK && plan_is_trainable(model->plan, unit)) { /* else nothing to reduce */
+        status = unit_hand_over(model, is_skip, pass, unit, &ticket, reterr);
+    }
+    if (status == HSDP_OK && ret_ticket != NULL) {
         *ret_ticket = ticket;
     }
-    return HSDP_OK;
+    return status;
+}
+
+int32_t unit_reduce(struct hsdp_model *model, uint64_t number, uint32_t unit, void *stream,
+                    uint64_t *ret_ticket, struct hsdp_error *reterr)
+{
+    (void)stream;
+    return unit_give(model, false, number, unit, ret_ticket, reterr);
+}
+
+int32_t unit_skip(struct hsdp_model *model, uint64_t number, uint32_t unit, void *stream,
+                  uint64_t *ret_ticket, struct hsdp_error *reterr)
+{
+    (void)stream;
+    return unit_give(model, true, number, unit, ret_ticket, reterr);
 }
 
 /* ------------------------------------------------------------------------------- end */

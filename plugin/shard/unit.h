@@ -16,6 +16,8 @@ int32_t unit_backward_begin(struct hsdp_model *model, const uint32_t *units, uin
                             int32_t scope, uint64_t *ret_pass, struct hsdp_error *reterr);
 int32_t unit_reduce(struct hsdp_model *model, uint64_t pass, uint32_t unit, void *stream,
                     uint64_t *ret_ticket, struct hsdp_error *reterr);
+int32_t unit_skip(struct hsdp_model *model, uint64_t pass, uint32_t unit, void *stream,
+                  uint64_t *ret_ticket, struct hsdp_error *reterr);
 int32_t unit_backward_end(struct hsdp_model *model, uint64_t pass, void *stream,
                           uint64_t *ret_ticket, struct hsdp_error *reterr);
 

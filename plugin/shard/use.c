@@ -82,7 +82,9 @@ static int32_t acquire_check(const struct hsdp_model *model, uint32_t unit,
     } else if (u->is_acquired) {
         expected = "its gradient buffer is acquired already; unit.reduce was expected";
     } else if (u->is_handed) {
-        expected = "it has been reduced in this pass; unit.backward_end was expected";
+        expected = u->is_skipped
+                       ? "it was skipped in this pass; unit.backward_end was expected"
+                       : "it has been reduced in this pass; unit.backward_end was expected";
     }
     if (expected != NULL) {
         error_set(reterr, HSDP_ERR_STATE, "unit.unshard: unit \"%s\": %s", name, expected);
