@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models: creation, views and their protection, optimizer states, memory. */
+/* Models: creation, views, optimizer states, memory. */
 #include <check.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -326,82 +325,7 @@ START_TEST(views_have_the_dtype_and_shape_of_the_plan)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------ protection */
-
-/* How a child ends that touches one byte: the signal, or 0. */
-static int touch_signal(const struct hsdp_tensor *view, bool is_write)
-{
-    volatile char *byte = (volatile char *)view->base + view->byte_offset;
-    int status;
-    pid_t pid = fork();
-
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        signal(SIGSEGV, SIG_DFL);
-        if (is_write) {
-            *byte = 1;
-        } else {
-            (void)*byte;
-        }
-        _exit(0);
-    }
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-}
-
-static void write_rank(uint32_t rank, void *shared)
-{
-    struct hsdp_tensor view;
-    struct host host;
-
-    (void)shared;
-    host_open(&host, rank, "dp=2", host_settings, units);
-    for (uint32_t param = 0; param < host.n_params; param++) {
-        uint32_t unit = host.params[param].unit;
-
-        view = host_view(&host, param, HSDP_VIEW_PARAM);
-        host_must(&host, host_unshard(&host, unit, HSDP_USE_FORWARD));
-        ck_assert_int_eq(touch_signal(&view, false), 0);
-        ck_assert_int_eq(touch_signal(&view, true), SIGSEGV);
-        host_must(&host, host_release(&host, unit));
-    }
-    host_close(&host);
-}
-
-START_TEST(write_to_an_unsharded_parameter_faults)
-{
-    host_settings_set(_i / 2, _i % 2 == 0 ? "" : "param_dtype=bf16");
-    ranks_run(2, RANKS_LIMIT_MS, write_rank, NULL);
-}
-END_TEST
-
-static void access_rank(uint32_t rank, void *shared)
-{
-    struct hsdp_tensor view;
-    struct host host;
-
-    (void)shared;
-    host_open(&host, rank, "dp=2", host_settings, units);
-    host_load(&host, one);
-    view = host_view(&host, 0, HSDP_VIEW_PARAM);
-    ck_assert_int_eq(touch_signal(&view, false), SIGSEGV);
-    host_expect_param(&host, "w", 1.0);
-    ck_assert_int_eq(touch_signal(&view, false), SIGSEGV);
-    host_must(&host, host_unshard(&host, 0, HSDP_USE_FORWARD));
-    host_must(&host, host_unshard(&host, 0, HSDP_USE_FORWARD));
-    host_must(&host, host_release(&host, 0));
-    ck_assert_int_eq(touch_signal(&view, false), 0);
-    host_must(&host, host_release(&host, 0));
-    ck_assert_int_eq(touch_signal(&view, false), SIGSEGV);
-    host_close(&host);
-}
-
-START_TEST(read_after_release_faults_where_access_is_verified)
-{
-    host_settings_set(_i, "verify=access");
-    ranks_run(2, RANKS_LIMIT_MS, access_rank, NULL);
-}
-END_TEST
+/* --------------------------------------------------------------------------------- forking */
 
 static void forked_rank(uint32_t rank, void *shared)
 {
@@ -447,9 +371,6 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, view_of_what_is_not_there_is_refused, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, views_keep_their_addresses_over_steps, 0, 3 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, views_have_the_dtype_and_shape_of_the_plan, 0, 9);
-    tcase_add_loop_test(tcase, write_to_an_unsharded_parameter_faults, 0, 2 * HOST_N_STRATEGIES);
-    tcase_add_loop_test(tcase, read_after_release_faults_where_access_is_verified, 0,
-                        HOST_N_STRATEGIES);
     tcase_add_test(tcase, model_in_a_forked_child_is_refused);
     suite_add_tcase(suite, tcase);
     return suite;

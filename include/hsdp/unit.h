@@ -102,7 +102,8 @@ struct hsdp_unit_ops {
     /**
      * Hands over the gradients of a unit. It is reduced when all units before it in the pass have
      * been handed over, so the sequence of collectives is the same on every rank. From here on
-     * the host may not touch the gradient view. Does not release the parameters.
+     * the host may not touch the gradient view: with verify = access a write faults at the line
+     * that does it, unless another unit has acquired the slot. Does not release the parameters.
      *
      * *ret_ticket is done when the reduction is, which the host need not await.
      *

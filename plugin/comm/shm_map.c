@@ -57,6 +57,18 @@ static int32_t regions_map(struct store *store, struct hsdp_error *reterr)
     return HSDP_OK;
 }
 
+/* Under verify=access the host may write into a gradient slot from acquiring it to handing over. */
+static int32_t slots_protect(struct store *store, struct hsdp_error *reterr)
+{
+    uint64_t n_bytes = store->plan->grad_slots_bytes;
+
+    if (store->is_access_checked &&
+        mprotect(store->regions[store->rank] + store->slots_offset, n_bytes, PROT_READ) != 0) {
+        return map_refuse("gradient slots", n_bytes, reterr);
+    }
+    return HSDP_OK;
+}
+
 /* The shards of the ranks of P, back to back in slice order, read-only. */
 static int32_t view_map(struct store *store, uint32_t unit, uint32_t buffer,
                         struct hsdp_error *reterr)
@@ -162,6 +174,9 @@ int32_t shm_map(struct store *store, struct hsdp_error *reterr)
 {
     int32_t status = regions_map(store, reterr);
 
+    if (status == HSDP_OK) {
+        status = slots_protect(store, reterr);
+    }
     for (uint32_t unit = 0; status == HSDP_OK && unit < store->plan->n_units; unit++) {
         store->units[unit].counters = shm_counters(store, store->rank, unit);
         for (uint32_t b = 0; status == HSDP_OK && b < store->plan->units[unit].n_buffers; b++) {

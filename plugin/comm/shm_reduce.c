@@ -303,6 +303,9 @@ int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, u
     struct shm_reduction *reduction = &u->reduction;
     int32_t status = HSDP_OK;
 
+    if (!gradient->is_absent) {
+        shm_slot_close(store, unit);
+    }
     if (reduction->stage != SHM_IDLE) { /* the last microbatch's */
         status = job_ticket_wait(store->job, reduction->work.ticket, UINT64_MAX, reterr);
     }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shm store: gradient slots, which are reused once all peers have read them, and late sums. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/error.h"
 #include "comm/shm_store.h"
@@ -12,6 +14,30 @@
 void *shm_grads(struct store *store, uint32_t unit)
 {
     return shm_slot(store, store->rank, unit);
+}
+
+/*
+ * Where access is verified, a unit's slot is writable while the host has it. Slots overlap, but the
+ * units in the same bytes never have them at the same time.
+ */
+static int32_t slot_open(struct store *store, uint32_t unit, struct hsdp_error *reterr)
+{
+    uint64_t n_bytes = plan_grad_slot_bytes(store->plan, unit);
+
+    if (store->is_access_checked &&
+        mprotect(shm_grads(store, unit), n_bytes, PROT_READ | PROT_WRITE) != 0) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY,
+                         "shm: cannot make the gradient slot of unit \"%s\" writable: %s",
+                         store->plan->units[unit].name, strerror(errno));
+    }
+    return HSDP_OK;
+}
+
+void shm_slot_close(struct store *store, uint32_t unit)
+{
+    if (store->is_access_checked) { /* undoes a split of mappings, so it cannot lack memory */
+        mprotect(shm_grads(store, unit), plan_grad_slot_bytes(store->plan, unit), PROT_READ);
+    }
 }
 
 /* Zeroes what lies between parameters: a host that sets its gradients does not write it. */
@@ -64,18 +90,23 @@ int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
     const struct plan_unit *plan_unit = &store->plan->units[unit];
     uint64_t n_bytes =
         plan_unit->buffers[0].n_elems * dtype_bytes(shm_plan_class(store, unit)->gradient_dtype);
+    int32_t status;
 
     for (uint32_t other = 0; other < store->plan->n_units; other++) {
         if (store->units[other].sequence == 0 && store->units[other].reduction.stage == SHM_IDLE) {
             continue; /* never handed over */
         }
         if (plan_grads_overlap(store->plan, unit, other)) {
-            int32_t status = readers_await(store, other, unit, reterr);
+            status = readers_await(store, other, unit, reterr);
 
             if (status != HSDP_OK) {
                 return status;
             }
         }
+    }
+    status = slot_open(store, unit, reterr);
+    if (status != HSDP_OK) {
+        return status;
     }
     if (is_zeroed) {
         memset(shm_grads(store, unit), 0, n_bytes);

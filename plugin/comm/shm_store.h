@@ -241,6 +241,8 @@ int32_t shm_consumed_await(struct store *store, uint32_t unit, const char *opera
 
 /* shm_slots.c */
 void *shm_grads(struct store *store, uint32_t unit);
+/** Takes a slot out of the host's hands: under verify=access a write to it faults from here on. */
+void shm_slot_close(struct store *store, uint32_t unit);
 int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
                           struct hsdp_error *reterr);
 int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,

@@ -171,6 +171,9 @@ uint64_t plan_slice_offset(const struct hsdp_plan *plan, uint32_t unit, uint32_t
  */
 bool plan_grads_overlap(const struct hsdp_plan *plan, uint32_t unit, uint32_t other);
 
+/** Bytes of a unit's gradient buffer in the slots, whole granules; 0 without gradients. */
+uint64_t plan_grad_slot_bytes(const struct hsdp_plan *plan, uint32_t unit);
+
 /** True when the step shard is the parameter memory itself: compute dtype equals master dtype. */
 bool plan_steps_in_place(const struct hsdp_plan *plan, uint32_t unit);
 

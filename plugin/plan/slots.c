@@ -121,6 +121,11 @@ int32_t plan_assign_slots(struct hsdp_plan *plan, struct hsdp_error *reterr)
     return rooms_assign(plan, reterr);
 }
 
+uint64_t plan_grad_slot_bytes(const struct hsdp_plan *plan, uint32_t unit)
+{
+    return grad_bytes(plan, &plan->units[unit]);
+}
+
 bool plan_grads_overlap(const struct hsdp_plan *plan, uint32_t unit, uint32_t other)
 {
     const struct plan_unit *a = &plan->units[unit];
