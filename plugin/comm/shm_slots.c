@@ -69,11 +69,12 @@ static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
     int32_t status;
 
     if (is_in_slot && reduction->stage == SHM_QUEUED) {
-        return error_set(
-            reterr, HSDP_ERR_STATE,
-            "unit \"%s\": its gradient slot is occupied by unit \"%s\", which waits for "
-            "an earlier unit of its pass that has not been handed over",
-            store->plan->units[next].name, store->plan->units[unit].name);
+        error_set(reterr, HSDP_ERR_STATE,
+                  "unit.unshard: unit \"%s\": its gradient slot is occupied by unit \"%s\", which "
+                  "waits for an earlier unit of its pass; that one's reduce or skip was expected",
+                  store->plan->units[next].name, store->plan->units[unit].name);
+        error_where(reterr, "unshard", NULL, store->plan->units[next].name);
+        return HSDP_ERR_STATE;
     }
     if (is_in_slot) {
         status = job_ticket_wait(store->job, reduction->work.ticket, UINT64_MAX, reterr);

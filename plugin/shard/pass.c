@@ -28,16 +28,20 @@ static int32_t units_check(struct hsdp_model *model, const uint32_t *units, uint
             return status;
         }
         if (model->units[units[i]].pass != NULL) {
-            return error_set(reterr, HSDP_ERR_STATE,
-                             "unit.backward_begin: unit \"%s\" is in pass %" PRIu64
-                             ", which is open; unit.backward_end was expected",
-                             model->plan->units[units[i]].name,
-                             model->units[units[i]].pass->number);
+            status =
+                error_set(reterr, HSDP_ERR_STATE,
+                          "unit.backward_begin: unit \"%s\" is in pass %" PRIu64
+                          ", which is open; unit.backward_end was expected",
+                          model->plan->units[units[i]].name, model->units[units[i]].pass->number);
+        } else if (model->units[units[i]].is_handed) { /* a mark of this check */
+            status = error_set(reterr, HSDP_ERR_INVALID,
+                               "unit.backward_begin: unit \"%s\" is listed twice; each unit once "
+                               "was expected",
+                               model->plan->units[units[i]].name);
         }
-        if (model->units[units[i]].is_handed) { /* a mark of this check */
-            return error_set(reterr, HSDP_ERR_INVALID,
-                             "unit.backward_begin: unit \"%s\" is listed twice",
-                             model->plan->units[units[i]].name);
+        if (status != HSDP_OK) {
+            error_where(reterr, "backward_begin", NULL, model->plan->units[units[i]].name);
+            return status;
         }
         model->units[units[i]].is_handed = true;
     }
@@ -64,7 +68,7 @@ static int32_t scope_check(const struct hsdp_model *model, int32_t scope, struct
     if (scope != HSDP_SCOPE_FULL && scope != model->plan->scope) {
         return error_set(reterr, HSDP_ERR_STATE,
                          "unit.backward_begin: a pass of scope %s, but memory is planned for "
-                         "accumulation_scope = %s",
+                         "accumulation_scope = %s; that scope or full was expected",
                          scope_names[scope], scope_names[model->plan->scope]);
     }
     return HSDP_OK;
@@ -165,7 +169,9 @@ static int32_t pass_find(const struct hsdp_model *model, const char *call, uint6
     if (pass == NULL) {
         return error_set(
             reterr, number == 0 || number > model->n_passes ? HSDP_ERR_INVALID : HSDP_ERR_STATE,
-            "%s: pass %" PRIu64 " is not open", call, number);
+            "%s: pass %" PRIu64 " is not open; the number of an open one was expected, from "
+            "unit.backward_begin",
+            call, number);
     }
     *ret_pass = pass;
     return HSDP_OK;

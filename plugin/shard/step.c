@@ -87,7 +87,7 @@ static int32_t leftover_check(const struct hsdp_model *model, struct hsdp_error 
         if (model->units[unit].is_unclosed || model->ops->has_leftover(model->store, unit)) {
             error_set(reterr, HSDP_ERR_STATE,
                       "step.begin: unit \"%s\" holds gradients that no pass of scope full has "
-                      "taken up; the last pass of a window is one",
+                      "taken up; such a pass was expected as the last one of the window",
                       name);
             error_where(reterr, "step.begin", NULL, name);
             return HSDP_ERR_STATE;

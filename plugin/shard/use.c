@@ -61,7 +61,9 @@ static int32_t ahead_check(const struct hsdp_model *model, uint32_t unit, struct
     }
     error_set(reterr, HSDP_ERR_STATE,
               "unit.unshard: unit \"%s\" is %" PRIu64
-              " units ahead of \"%s\", which was not handed over; the plan has %" PRIu32 " slots",
+              " units ahead of \"%s\", which was not handed over; its reduce or skip was expected "
+              "first (the plan has "
+              "%" PRIu32 " slots)",
               name, u->position - pass->turn - 1, model->plan->units[pass->units[pass->turn]].name,
               model->plan->n_slots);
     error_where(reterr, "unshard", NULL, name);
@@ -109,6 +111,9 @@ static int32_t unshard_check(const struct hsdp_model *model, uint32_t unit, int3
     status = model_unit_check(model, "unit.unshard", unit, reterr);
     if (status == HSDP_OK) {
         status = model_idle_check(model, "unit.unshard", reterr);
+        if (status != HSDP_OK) {
+            error_where(reterr, "unshard", NULL, model->plan->units[unit].name);
+        }
     }
     if (status == HSDP_OK) {
         status = param_slot_check(model, unit, reterr);
@@ -171,15 +176,18 @@ int32_t unit_release(struct hsdp_model *model, uint32_t unit, void *stream,
     }
     u = &model->units[unit];
     if (u->n_uses == 0) {
-        return error_set(reterr, HSDP_ERR_STATE,
-                         "unit.release: unit \"%s\" is not unsharded; unit.unshard was expected",
-                         model->plan->units[unit].name);
+        status = error_set(reterr, HSDP_ERR_STATE,
+                           "unit.release: unit \"%s\" is not unsharded; unit.unshard was expected",
+                           model->plan->units[unit].name);
+    } else if (u->n_uses == 1 && u->is_acquired) {
+        status = error_set(reterr, HSDP_ERR_STATE,
+                           "unit.release: unit \"%s\" holds a gradient that was not handed over; "
+                           "unit.reduce was expected",
+                           model->plan->units[unit].name);
     }
-    if (u->n_uses == 1 && u->is_acquired) {
-        return error_set(reterr, HSDP_ERR_STATE,
-                         "unit.release: unit \"%s\" holds a gradient that was not handed over; "
-                         "unit.reduce was expected",
-                         model->plan->units[unit].name);
+    if (status != HSDP_OK) {
+        error_where(reterr, "release", NULL, model->plan->units[unit].name);
+        return status;
     }
     u->n_uses--;
     if (u->n_uses == 0) {
