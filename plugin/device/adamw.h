@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/path.h"
+
 /* What a host sets for one hyper group. */
 struct adamw_hyper {
     double learning_rate;

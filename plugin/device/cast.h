@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "base/dtype.h"
+#include "device/path.h"
 
 /*
  * The rules of half.h, element by element. Arrays are (n_elems,), contiguous, aligned to their

@@ -248,48 +248,9 @@ void norm_sum_divide_add(struct norm_sum *sum, float *values, float divisor, siz
     norm_sum_normalize(sum);
 }
 
-void norm_sum_normalize(struct norm_sum *sum)
-{
-    limbs_normalize(sum->limbs);
-}
-
-void norm_sum_merge(struct norm_sum *dst, const struct norm_sum *src)
-{
-    for (int i = 0; i < LIMBS; i++) {
-        dst->limbs[i] += src->limbs[i];
-    }
-    dst->n_inf += src->n_inf;
-    dst->n_nan += src->n_nan;
-    norm_sum_normalize(dst);
-}
-
-double norm_sum_value(const struct norm_sum *sum, int p)
-{
-    struct norm_sum normal = *sum;
-    double total;
-
-    assert(p == 1 || p == 2);
-    if (sum->n_nan != 0) {
-        return NAN;
-    }
-    if (sum->n_inf != 0) {
-        return INFINITY;
-    }
-    norm_sum_normalize(&normal);
-    total = limbs_round(normal.limbs);
-    return p == 2 ? sqrt(total) : total;
-}
-
 float norm_max_abs(const float *values, size_t n_elems)
 {
     uint32_t max_bits = bits_max(values, n_elems);
 
     return max_bits > 0x7f800000 ? NAN : fp32_from_bits(max_bits);
-}
-
-double norm_clip_factor(double norm, double max_norm)
-{
-    double factor = max_norm / (norm + 1e-6);
-
-    return isfinite(norm) && factor < 1.0 ? factor : 1.0;
 }

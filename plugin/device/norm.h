@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "device/limbs.h"
+#include "device/path.h"
 
 /*
  * The p-norm, p = 1 or 2, is the p-th root of the exact sum of |x|^p, that sum rounded to fp64

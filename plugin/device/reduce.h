@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "device/path.h"
 
 enum {
     REDUCE_MAX_DIMS = 8,

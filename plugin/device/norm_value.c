@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From sums to norms, and from norms to what clipping multiplies with: the same on every path. */
+#include "device/norm.h"
+
+#include <assert.h>
+#include <math.h>
+
+void norm_sum_normalize(struct norm_sum *sum)
+{
+    limbs_normalize(sum->limbs);
+}
+
+void norm_sum_merge(struct norm_sum *dst, const struct norm_sum *src)
+{
+    for (int i = 0; i < LIMBS; i++) {
+        dst->limbs[i] += src->limbs[i];
+    }
+    dst->n_inf += src->n_inf;
+    dst->n_nan += src->n_nan;
+    norm_sum_normalize(dst);
+}
+
+double norm_sum_value(const struct norm_sum *sum, int p)
+{
+    struct norm_sum normal = *sum;
+    double total;
+
+    assert(p == 1 || p == 2);
+    if (sum->n_nan != 0) {
+        return NAN;
+    }
+    if (sum->n_inf != 0) {
+        return INFINITY;
+    }
+    norm_sum_normalize(&normal);
+    total = limbs_round(normal.limbs);
+    return p == 2 ? sqrt(total) : total;
+}
+
+double norm_clip_factor(double norm, double max_norm)
+{
+    double factor = max_norm / (norm + 1e-6);
+
+    return isfinite(norm) && factor < 1.0 ? factor : 1.0;
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every path of the CPU against the plain one, whose results the suites of the kernels prove. */
+#include <check.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "device/kernels.h"
+#include "kernel_values.h"
+#include "suite.h"
+
+enum {
+    MAX_ELEMS = 1100,
+    MAX_OFFSET = 17, /* elements by which arrays are off a vector's alignment */
+    N_ROUNDS = 40,
+    GUARD = 0x5a,
+};
+
+static const size_t sizes[] = {0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 511, 512, 513, 1025};
+static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
+
+enum { N_SIZES = sizeof(sizes) / sizeof(sizes[0]), N_DTYPES = sizeof(dtypes) / sizeof(dtypes[0]) };
+
+/* Zeros, denormals, infinities, NaNs, the ends of fp16, and ties of both 16-bit types. */
+static const uint32_t edges[] = {
+    0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007fffff, 0x00800000, 0x7f7fffff,
+    0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001, 0xffbfffff, 0x477fe000,
+    0x477fefff, 0x477ff000, 0x47800000, 0x38800000, 0x387fffff, 0x33800000, 0x33000000,
+    0x33000001, 0xb3800001, 0x3f808000, 0x3f818000, 0x3f807fff, 0x3f808001, 0x3f801000,
+    0x3f803000, 0x3f800fff, 0x00008000, 0x00018000, 0x7f7f8000, 0x3f800000, 0xbf800000,
+};
+
+enum { N_EDGES = sizeof(edges) / sizeof(edges[0]) };
+
+/* One round: a size, an offset, and what the values are like. */
+struct round {
+    uint64_t state;
+    size_t n_elems;
+    size_t offset;
+    uint32_t kind; /* 0 edges, 1 any pattern, 2 any finite, 3 gradients, 4 denormals */
+};
+
+static struct round round_of(int index)
+{
+    struct round round = {.state = (uint64_t)index + 1};
+
+    round.n_elems = sizes[index % N_SIZES];
+    round.offset = values_below(&round.state, MAX_OFFSET);
+    round.kind = (uint32_t)index % 5;
+    return round;
+}
+
+static float round_value(struct round *round)
+{
+    switch (round->kind) {
+    case 0:
+        return fp32_from_bits(edges[values_below(&round->state, N_EDGES)]);
+    case 1:
+        return fp32_from_bits((uint32_t)values_next(&round->state));
+    case 2:
+        return values_float(&round->state, 0, 255);
+    case 3:
+        return values_float(&round->state, 110, 18);
+    default:
+        return values_float(&round->state, 0, 2);
+    }
+}
+
+static void round_fill(struct round *round, float *values)
+{
+    for (size_t i = 0; i < MAX_ELEMS; i++) {
+        values[i] = round_value(round);
+    }
+}
+
+/* Same bits; of a NaN, which one it is may differ. */
+static void same_expect(const char *what, const float *found, const float *expected)
+{
+    for (size_t i = 0; i < MAX_ELEMS; i++) {
+        if (fp32_bits(found[i]) != fp32_bits(expected[i]) &&
+            !(isnan(found[i]) && isnan(expected[i]))) {
+            ck_abort_msg("%s: element %zu is %a, not %a", what, i, (double)found[i],
+                         (double)expected[i]);
+        }
+    }
+}
+
+/* The paths beside the plain one; a test of them runs over no path where there is no other. */
+static uint32_t n_others(void)
+{
+    return kernels_n_paths() - 1;
+}
+
+static const struct kernels *other(uint32_t index)
+{
+    return kernels_path(index + 1);
+}
+
+START_TEST(to_fp32_of_every_half_is_the_same_on_every_path)
+{
+    static uint16_t halves[65536];
+    static uint32_t expected[65536];
+    static uint32_t found[65536];
+
+    for (uint32_t i = 0; i < 65536; i++) {
+        halves[i] = (uint16_t)i;
+    }
+    for (uint32_t p = 0; p < n_others(); p++) {
+        cast_to_fp32((float *)expected, halves, dtypes[_i], 65536);
+        other(p)->to_fp32((float *)found, halves, dtypes[_i], 65536);
+        ck_assert_mem_eq(found, expected, sizeof(found));
+    }
+}
+END_TEST
+
+/* Every upper half of a pattern with the lower halves around every tie; bits, also of NaNs. */
+START_TEST(from_fp32_around_every_tie_is_the_same_on_every_path)
+{
+    static const uint32_t lows[] = {0x0000, 0x0001, 0x0fff, 0x1000, 0x1001, 0x2fff, 0x3000, 0x7fff,
+                                    0x8000, 0x8001, 0x9000, 0xafff, 0xb000, 0xefff, 0xf000, 0xffff};
+    static float values[65536];
+    static uint16_t expected[65536];
+    static uint16_t found[65536];
+
+    for (size_t low = 0; low < sizeof(lows) / sizeof(lows[0]); low++) {
+        for (uint32_t i = 0; i < 65536; i++) {
+            values[i] = fp32_from_bits(i << 16 | lows[low]);
+        }
+        cast_from_fp32(expected, dtypes[_i], values, 65536);
+        for (uint32_t p = 0; p < n_others(); p++) {
+            other(p)->from_fp32(found, dtypes[_i], values, 65536);
+            ck_assert_mem_eq(found, expected, sizeof(found));
+        }
+    }
+}
+END_TEST
+
+/* Odd lengths, misaligned, and not a byte beside. */
+START_TEST(casts_of_any_length_are_the_same_on_every_path)
+{
+    struct round round = round_of(_i);
+    float values[MAX_ELEMS];
+    uint8_t expected[2][MAX_ELEMS * 4];
+    uint8_t found[2][MAX_ELEMS * 4];
+
+    round_fill(&round, values);
+    for (uint32_t i = 0; i < n_others() * N_DTYPES; i++) {
+        const struct kernels *path = other(i / N_DTYPES);
+        enum dtype dtype = dtypes[i % N_DTYPES];
+        size_t at = round.offset * dtype_bytes(dtype);
+
+        memset(expected, GUARD, sizeof(expected));
+        memset(found, GUARD, sizeof(found));
+        cast_from_fp32(expected[0] + at, dtype, values + round.offset, round.n_elems);
+        path->from_fp32(found[0] + at, dtype, values + round.offset, round.n_elems);
+        cast_to_fp32((float *)expected[1] + round.offset, expected[0] + at, dtype, round.n_elems);
+        path->to_fp32((float *)found[1] + round.offset, found[0] + at, dtype, round.n_elems);
+        ck_assert_mem_eq(found, expected, sizeof(found));
+    }
+}
+END_TEST
+
+START_TEST(round_is_the_same_on_every_path)
+{
+    struct round round = round_of(_i);
+    float values[MAX_ELEMS];
+    float expected[MAX_ELEMS];
+    float found[MAX_ELEMS];
+
+    round_fill(&round, values);
+    for (uint32_t i = 0; i < n_others() * N_DTYPES; i++) {
+        memcpy(expected, values, sizeof(values));
+        memcpy(found, values, sizeof(values));
+        cast_round(expected + round.offset, dtypes[i % N_DTYPES], round.n_elems);
+        other(i / N_DTYPES)->round(found + round.offset, dtypes[i % N_DTYPES], round.n_elems);
+        ck_assert_mem_eq(found, expected, sizeof(found));
+    }
+}
+END_TEST
+
+/* Seven ranks in a tree of 7 or of 1, 7: odd ones are carried; one of them is absent. */
+START_TEST(tree_is_the_same_on_every_path)
+{
+    static float sources[7][MAX_ELEMS];
+    static const uint32_t dim_sizes[] = {7, 1};
+    const void *starts[7] = {NULL};
+    enum dtype source_dtypes[7];
+    struct reduce_spec spec = {.sources = starts, .dim_sizes = dim_sizes, .n_dims = 2};
+    struct round round = round_of(_i);
+    float expected[MAX_ELEMS] = {0};
+    float found[MAX_ELEMS] = {0};
+
+    for (int i = 0; i < 6; i++) {
+        round_fill(&round, sources[i]);
+        source_dtypes[i] = dtypes[(_i + i) % N_DTYPES];
+        starts[i] = (const uint8_t *)sources[i] + round.offset * dtype_bytes(source_dtypes[i]);
+    }
+    source_dtypes[6] = DTYPE_FP32;
+    spec.source_dtypes = source_dtypes;
+    spec.n_elems = round.n_elems;
+    spec.accumulate = _i % 2 != 0;
+    for (uint32_t i = 0; i < n_others() * N_DTYPES; i++) {
+        spec.wire_dtype = dtypes[i % N_DTYPES];
+        spec.dst = expected + round.offset;
+        reduce_tree(&spec);
+        spec.dst = found + round.offset;
+        other(i / N_DTYPES)->tree(&spec);
+        same_expect("tree", found, expected);
+    }
+}
+END_TEST
+
+START_TEST(add_and_divide_are_the_same_on_every_path)
+{
+    struct round round = round_of(_i);
+    float values[MAX_ELEMS];
+    float addend[MAX_ELEMS];
+    float expected[MAX_ELEMS];
+    float found[MAX_ELEMS];
+
+    round_fill(&round, values);
+    round_fill(&round, addend);
+    for (uint32_t i = 0; i < n_others() * N_DTYPES; i++) {
+        const struct kernels *path = other(i / N_DTYPES);
+        float divisor = (float)(1 + values_below(&round.state, 64));
+
+        memcpy(expected, values, sizeof(values));
+        memcpy(found, values, sizeof(values));
+        reduce_add(expected + round.offset, addend, dtypes[i % N_DTYPES], round.n_elems);
+        path->add(found + round.offset, addend, dtypes[i % N_DTYPES], round.n_elems);
+        same_expect("add", found, expected);
+        reduce_divide(expected + round.offset, divisor, round.n_elems);
+        path->divide(found + round.offset, divisor, round.n_elems);
+        same_expect("divide", found, expected);
+    }
+}
+END_TEST
+
+START_TEST(norms_are_the_same_on_every_path)
+{
+    static const int powers[] = {1, 2};
+    struct round round = round_of(_i);
+    float values[MAX_ELEMS];
+
+    round_fill(&round, values);
+    for (uint32_t i = 0; i < n_others() * 2; i++) {
+        const struct kernels *path = other(i / 2);
+        struct norm_sum sums[2] = {{{0}, 0, 0}, {{0}, 0, 0}};
+        float left[2][MAX_ELEMS];
+
+        norm_sum_add(&sums[0], values + round.offset, round.n_elems, powers[i % 2]);
+        path->norm_add(&sums[1], values + round.offset, round.n_elems, powers[i % 2]);
+        ck_assert_mem_eq(&sums[1], &sums[0], sizeof(sums[0]));
+        memcpy(left[0], values, sizeof(values));
+        memcpy(left[1], values, sizeof(values));
+        norm_sum_divide_add(&sums[0], left[0] + round.offset, 3.0f, round.n_elems, powers[i % 2]);
+        path->norm_divide_add(&sums[1], left[1] + round.offset, 3.0f, round.n_elems, powers[i % 2]);
+        ck_assert_mem_eq(&sums[1], &sums[0], sizeof(sums[0]));
+        same_expect("norm_divide_add", left[1], left[0]);
+    }
+}
+END_TEST
+
+START_TEST(max_abs_is_the_same_on_every_path)
+{
+    struct round round = round_of(_i);
+    float values[MAX_ELEMS];
+
+    round_fill(&round, values);
+    for (uint32_t p = 0; p < n_others(); p++) {
+        float expected = norm_max_abs(values + round.offset, round.n_elems);
+        float found = other(p)->max_abs(values + round.offset, round.n_elems);
+
+        ck_assert_uint_eq(fp32_bits(found), fp32_bits(expected));
+    }
+}
+END_TEST
+
+/* Arrays that an update writes: parameters and both averages. */
+struct updated {
+    float params[MAX_ELEMS];
+    float exp_avg[MAX_ELEMS];
+    float exp_avg_sq[MAX_ELEMS];
+};
+
+static struct adamw_shard updated_shard(struct updated *arrays, const float *grads,
+                                        const struct round *round)
+{
+    return (struct adamw_shard){.params = arrays->params + round->offset,
+                                .exp_avg = arrays->exp_avg + round->offset,
+                                .exp_avg_sq = arrays->exp_avg_sq + round->offset,
+                                .grads = grads,
+                                .n_elems = round->n_elems};
+}
+
+START_TEST(adamw_is_the_same_on_every_path)
+{
+    static const struct adamw_hyper hyper = {1e-3, 0.1, 0.9, 0.95, 1e-8};
+    static struct updated first, expected, found;
+    struct adamw_constants constants = adamw_constants_compute(&hyper, 7);
+    struct round round = round_of(_i);
+    float grads[MAX_ELEMS];
+
+    round_fill(&round, grads);
+    round_fill(&round, first.params);
+    round_fill(&round, first.exp_avg);
+    round_fill(&round, first.exp_avg_sq);
+    for (uint32_t p = 0; p < n_others(); p++) {
+        struct adamw_shard shards[2];
+
+        expected = first;
+        found = first;
+        shards[0] = updated_shard(&expected, grads, &round);
+        shards[1] = updated_shard(&found, grads, &round);
+        adamw_update(&constants, &shards[0], 0.25f);
+        other(p)->adamw(&constants, &shards[1], 0.25f);
+        same_expect("params", found.params, expected.params);
+        same_expect("exp_avg", found.exp_avg, expected.exp_avg);
+        same_expect("exp_avg_sq", found.exp_avg_sq, expected.exp_avg_sq);
+    }
+}
+END_TEST
+
+START_TEST(kernels_choose_of_each_name_is_that_path)
+{
+    for (uint32_t i = 0; i < kernels_n_paths(); i++) {
+        const struct kernels *kernels = NULL;
+
+        ck_assert_int_eq(kernels_choose(kernels_path(i)->path, kernels_n_paths(), &kernels, NULL),
+                         HSDP_OK);
+        ck_assert_ptr_eq(kernels, kernels_path(i));
+    }
+    ck_assert_str_eq(kernels_path(0)->path, "plain");
+}
+END_TEST
+
+START_TEST(kernels_choose_of_auto_is_the_last_path)
+{
+    for (uint32_t n_paths = 1; n_paths <= kernels_n_paths(); n_paths++) {
+        const struct kernels *kernels = NULL;
+
+        ck_assert_int_eq(kernels_choose("auto", n_paths, &kernels, NULL), HSDP_OK);
+        ck_assert_ptr_eq(kernels, kernels_path(n_paths - 1));
+    }
+}
+END_TEST
+
+/* As on a processor that has the plain path alone. */
+START_TEST(kernels_choose_of_a_missing_path_is_refused)
+{
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    const struct kernels *kernels = NULL;
+
+    ck_assert_int_eq(kernels_choose("avx512", 1, &kernels, &err), HSDP_ERR_UNAVAILABLE);
+    ck_assert_str_eq(err.message, "cpu_path: this processor has no avx512, but has plain");
+    ck_assert_ptr_null(kernels);
+}
+END_TEST
+
+Suite *module_suite(void)
+{
+    Suite *suite = suite_create("kernels");
+    TCase *tcase = tcase_create("paths");
+    TCase *choice = tcase_create("choice");
+    int n_rounds = N_ROUNDS * 5;
+
+    tcase_add_loop_test(tcase, to_fp32_of_every_half_is_the_same_on_every_path, 1, N_DTYPES);
+    tcase_add_loop_test(tcase, from_fp32_around_every_tie_is_the_same_on_every_path, 1, N_DTYPES);
+    tcase_add_loop_test(tcase, casts_of_any_length_are_the_same_on_every_path, 0, n_rounds);
+    tcase_add_loop_test(tcase, round_is_the_same_on_every_path, 0, n_rounds);
+    tcase_add_loop_test(tcase, tree_is_the_same_on_every_path, 0, n_rounds);
+    tcase_add_loop_test(tcase, add_and_divide_are_the_same_on_every_path, 0, n_rounds);
+    tcase_add_loop_test(tcase, norms_are_the_same_on_every_path, 0, n_rounds);
+    tcase_add_loop_test(tcase, max_abs_is_the_same_on_every_path, 0, n_rounds);
+    tcase_add_loop_test(tcase, adamw_is_the_same_on_every_path, 0, n_rounds);
+    tcase_add_test(choice, kernels_choose_of_each_name_is_that_path);
+    tcase_add_test(choice, kernels_choose_of_auto_is_the_last_path);
+    tcase_add_test(choice, kernels_choose_of_a_missing_path_is_refused);
+    suite_add_tcase(suite, tcase);
+    suite_add_tcase(suite, choice);
+    return suite;
+}
