@@ -33,7 +33,8 @@ void host_dims_read(struct host *host, const char *text)
 static bool key_is_of_job(const char *key)
 {
     return strstr(key, "timeout") != NULL || strstr(key, "peer_silence") != NULL ||
-           strcmp(key, "backend") == 0 || strcmp(key, "flight_records") == 0;
+           strcmp(key, "backend") == 0 || strcmp(key, "flight_records") == 0 ||
+           strcmp(key, "cpu_path") == 0;
 }
 
 void host_settings_read(struct host_settings *ret, const char *text, bool is_of_job)

@@ -34,6 +34,7 @@ extern "C" {
  *     rendezvous_port            MASTER_PORT   1 to 65535; only where several hosts meet
  *     token_file                 none   a path; only where several hosts meet
  *     flight_records             2000   16 to 1000000
+ *     cpu_path                   auto   auto, plain, avx2, avx512; the bits are the same
  *     nccl_library, cuda_library  libnccl.so.2, libcuda.so.1   sonames or paths
  */
 
@@ -128,7 +129,8 @@ struct hsdp_job_ops {
      *
      * Errors: HSDP_ERR_INVALID for settings and environment, naming key and text (RANK "-1",
      * nccl_timeout_seconds "30s"); HSDP_ERR_UNSUPPORTED for a backend that is not built;
-     * HSDP_ERR_UNAVAILABLE when nothing tells this run from others.
+     * HSDP_ERR_UNAVAILABLE when nothing tells this run from others, and for a cpu_path that this
+     * processor lacks.
      */
     int32_t (*create)(const struct hsdp_job_spec *spec, hsdp_job **ret_job,
                       struct hsdp_error *reterr);

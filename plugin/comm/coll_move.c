@@ -143,6 +143,7 @@ static void sources_reduce(struct hsdp_group *group, const struct op *op, int sl
     spec.element = op->header.element;
     spec.n_elems = n_elems;
     spec.reduce = op->header.reduce;
+    spec.kernels = job_kernels(group->job);
     for (uint32_t i = 0; i < group->n_ranks; i++) {
         sources[i] = group_area(group, i)->pieces[slot] + first * element_bytes(op->header.element);
     }

@@ -460,6 +460,11 @@ uint64_t job_timeout_ms(const struct hsdp_job *job)
     return atomic_load(&job->timeout_ms);
 }
 
+const struct kernels *job_kernels(const struct hsdp_job *job)
+{
+    return job->kernels;
+}
+
 void job_log(struct hsdp_job *job, int32_t level, const char *format, ...)
 {
     char line[1024];

@@ -12,6 +12,7 @@
 #include "hsdp/job.h"
 
 struct hsdp_job; /* job_internal.h, for plugin/comm only */
+struct kernels;  /* device/kernels.h */
 
 /* ------------------------------------------------------- the public tables: hsdp/job.h, diag.h */
 
@@ -71,6 +72,7 @@ uint32_t job_rank(const struct hsdp_job *job);
 uint32_t job_world_ranks(const struct hsdp_job *job);
 bool job_is_connected(const struct hsdp_job *job);
 uint64_t job_timeout_ms(const struct hsdp_job *job); /* of an operation, now */
+const struct kernels *job_kernels(const struct hsdp_job *job);
 void job_log(struct hsdp_job *job, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -71,6 +71,7 @@ struct hsdp_job {
 
     pthread_mutex_t lock; /* settings, phases, reporters, groups' ledger */
     struct settings settings;
+    const struct kernels *kernels; /* of the setting cpu_path */
     struct job_phase phases[JOB_MAX_PHASES];
     uint32_t n_phases;
     _Atomic uint64_t timeout_ms; /* of an operation, now */

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/job_internal.h"
+#include "device/kernels.h"
 
 #define DERIVED     "derived from nccl_timeout_seconds"
 #define SILENCE_MAX 5 /* seconds, where nobody says otherwise */
@@ -117,6 +118,20 @@ static int32_t backend_choose(struct settings *settings, struct hsdp_error *rete
     return HSDP_OK;
 }
 
+/* What "auto" became can be read back. */
+static int32_t kernels_init(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    const char *path = settings_text(&job->settings, "cpu_path");
+    int32_t status;
+
+    status = kernels_choose(path, kernels_n_paths(), &job->kernels, reterr);
+    if (status == HSDP_OK && strcmp(path, job->kernels->path) != 0) {
+        status = settings_put(&job->settings, "cpu_path", job->kernels->path,
+                              "derived from the processor", reterr);
+    }
+    return status;
+}
+
 int32_t job_settings_init(struct hsdp_job *job, const struct hsdp_job_spec *spec,
                           struct hsdp_error *reterr)
 {
@@ -139,6 +154,9 @@ int32_t job_settings_init(struct hsdp_job *job, const struct hsdp_job_spec *spec
         }
     }
     status = backend_choose(&job->settings, reterr);
+    if (status == HSDP_OK) {
+        status = kernels_init(job, reterr);
+    }
     if (status != HSDP_OK) {
         return status;
     }

@@ -3,9 +3,8 @@
 #include <string.h>
 
 #include "comm/shm_store.h"
-#include "device/cast.h"
 #include "device/fpmode.h"
-#include "device/reduce.h"
+#include "device/kernels.h"
 
 float *shm_late(const struct store *store, uint32_t rank, uint32_t unit)
 {
@@ -49,11 +48,12 @@ static void local_add(struct store *store, uint32_t unit, const void *values, en
     struct shm_unit *u = &store->units[unit];
     float *local = (float *)(store->regions[store->rank] + u->local_offset);
     uint64_t n_elems = u->sums.local_elems;
+    const struct kernels *kernels = job_kernels(store->job);
 
     if (u->has_local) {
-        reduce_add(local, values, dtype, n_elems);
+        kernels->add(local, values, dtype, n_elems);
     } else {
-        cast_to_fp32(local, values, dtype, n_elems);
+        kernels->to_fp32(local, values, dtype, n_elems);
     }
     u->has_local = true;
 }
@@ -66,8 +66,9 @@ static void late_complete(struct store *store, uint32_t unit, bool is_slot_empty
 
     memcpy(late, store->units[unit].taken, n_elems * sizeof(float));
     if (!is_slot_empty) {
-        reduce_add(late, shm_grads(store, unit), shm_plan_class(store, unit)->gradient_dtype,
-                   n_elems);
+        job_kernels(store->job)
+            ->add(late, shm_grads(store, unit), shm_plan_class(store, unit)->gradient_dtype,
+                  n_elems);
     }
 }
 

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "comm/shm_store.h"
 #include "device/fpmode.h"
-#include "device/reduce.h"
+#include "device/kernels.h"
 
 /* ---------------------------------------------------------------------------- conditions */
 
@@ -156,7 +156,7 @@ static void inner_sum(struct shm_reduction *reduction)
                          : source + u->slice_offset[HSDP_SHARD_GRAD] * dtype_bytes(dtypes[i]);
     }
     mode = fp_mode_enter();
-    reduce_tree(&spec);
+    job_kernels(store->job)->tree(&spec);
     fp_mode_leave(mode);
     shm_count(inner, spec.n_elems * dtype_bytes(spec.wire_dtype));
     if (is_step) {
@@ -188,7 +188,7 @@ static void outer_sum(struct shm_reduction *reduction)
         sources[i] = shm_inner_sum(store, outer->ranks[i], unit) + offset;
     }
     mode = fp_mode_enter();
-    reduce_tree(&spec);
+    job_kernels(store->job)->tree(&spec);
     fp_mode_leave(mode);
     shm_count(outer, spec.n_elems * sizeof(float));
     u->has_step = true;

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "comm/shm_store.h"
 #include "device/fpmode.h"
-#include "device/reduce.h"
+#include "device/kernels.h"
 
 void *shm_grads(struct store *store, uint32_t unit)
 {
@@ -137,7 +137,7 @@ int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,
         u->has_late = true;
     }
     mode = fp_mode_enter();
-    reduce_add(u->late + offset_elems, values, DTYPE_FP32, n_elems);
+    job_kernels(store->job)->add(u->late + offset_elems, values, DTYPE_FP32, n_elems);
     fp_mode_leave(mode);
     return HSDP_OK;
 }

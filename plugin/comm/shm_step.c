@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "comm/shm_store.h"
-#include "device/cast.h"
 #include "device/fpmode.h"
+#include "device/kernels.h"
 
 /* ------------------------------------------------------- waiting for peers, as work with a ticket
  */
@@ -204,7 +204,7 @@ static void buffer_publish(struct store *store, uint32_t unit, uint32_t buffer)
                         offset * dtype_bytes(dtype);
 
         if ((void *)copy != (void *)u->master[buffer]) {
-            cast_from_fp32(copy, dtype, u->master[buffer], n_elems);
+            job_kernels(store->job)->from_fp32(copy, dtype, u->master[buffer], n_elems);
         }
     }
     shm_count(copies,

@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device/cast.h"
-#include "device/reduce.h"
+#include "device/kernels.h"
 
 enum {
     SUM_ELEMS = 512, /* of fp32, on the way to a 16-bit type */
@@ -123,11 +122,12 @@ static void sum_fp32(const struct values_spec *spec, enum dtype dtype)
         for (uint32_t i = 0; i < n_sources; i++) {
             sources[i] = (const uint8_t *)spec->sources[i] + first * elem_bytes;
         }
-        reduce_tree(&sum);
+        spec->kernels->tree(&sum);
         if (spec->reduce == HSDP_REDUCE_MEAN) {
-            reduce_divide(block, (float)n_sources, sum.n_elems);
+            spec->kernels->divide(block, (float)n_sources, sum.n_elems);
         }
-        cast_from_fp32((uint8_t *)spec->dst + first * elem_bytes, dtype, block, sum.n_elems);
+        spec->kernels->from_fp32((uint8_t *)spec->dst + first * elem_bytes, dtype, block,
+                                 sum.n_elems);
     }
 }
 

@@ -8,6 +8,8 @@
 
 #include "hsdp/group.h"
 
+struct kernels; /* device/kernels.h */
+
 /* As in a tensor. */
 struct element {
     uint8_t code; /* HSDP_DTYPE_* */
@@ -21,6 +23,7 @@ struct values_spec {
     struct element element;
     uint64_t n_elems;
     int32_t reduce; /* HSDP_REDUCE_* */
+    const struct kernels *kernels;
 };
 
 /** True for types that move by whole bytes. */

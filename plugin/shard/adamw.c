@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "device/adamw.h"
 #include "device/fpmode.h"
+#include "device/kernels.h"
 #include "shard/step.h"
 
 static int32_t group_check(const struct hsdp_adamw_spec *spec, uint32_t group,
@@ -107,8 +107,9 @@ static int32_t unit_update(struct hsdp_model *model, uint32_t unit,
                                     .n_elems = segments[i].n_elems};
 
         if (segments[i].buffer == 0) { /* the trainable one */
-            adamw_update(&constants[model->plan->params[segments[i].param].hyper_group], &shard,
-                         factor);
+            job_kernels(model->job)
+                ->adamw(&constants[model->plan->params[segments[i].param].hyper_group], &shard,
+                        factor);
         }
     }
     free(segments);

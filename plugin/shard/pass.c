@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "device/cast.h"
 #include "device/fpmode.h"
+#include "device/kernels.h"
 #include "shard/tensor.h"
 #include "shard/unit.h"
 
@@ -439,7 +439,7 @@ int32_t unit_grad_add(struct hsdp_model *model, uint32_t param, const struct hsd
         const uint8_t *source = tensor_base(grad);
 
         mode = fp_mode_enter();
-        cast_to_fp32(values, source + at * dtype_bytes(dtype), dtype, n);
+        job_kernels(model->job)->to_fp32(values, source + at * dtype_bytes(dtype), dtype, n);
         fp_mode_leave(mode);
         status =
             model->ops->grads_add(model->store, p->unit, p->offset_elems + at, values, n, reterr);

@@ -8,8 +8,7 @@
 
 #include "base/error.h"
 #include "device/fpmode.h"
-#include "device/norm.h"
-#include "device/reduce.h"
+#include "device/kernels.h"
 #include "shard/tensor.h"
 
 /* ------------------------------------------------------------------------------- begin */
@@ -103,6 +102,7 @@ static void unit_divide(struct hsdp_model *model, uint32_t unit, int p, struct s
     const struct plan_class *class = &model->plan->classes[plan_unit->class_index];
     uint64_t n_elems = plan_unit->buffers[0].shard_elems[HSDP_SHARD_STEP];
     float *grads = model->ops->step_grads(model->store, unit);
+    const struct kernels *kernels = job_kernels(model->job);
     bool is_counted = placement_is_writer(&class->place, model->plan->mesh, HSDP_SHARD_STEP,
                                           model->plan->mesh->rank);
     float largest;
@@ -113,12 +113,12 @@ static void unit_divide(struct hsdp_model *model, uint32_t unit, int p, struct s
         return;
     }
     if (is_counted && p != 0) {
-        norm_sum_divide_add(&words->sum, grads, (float)class->divisor, n_elems, p);
+        kernels->norm_divide_add(&words->sum, grads, (float)class->divisor, n_elems, p);
         return;
     }
-    reduce_divide(grads, (float)class->divisor, n_elems);
+    kernels->divide(grads, (float)class->divisor, n_elems);
     if (is_counted) { /* the maximum; NaN is above infinity as a pattern */
-        largest = norm_max_abs(grads, n_elems);
+        largest = kernels->max_abs(grads, n_elems);
         memcpy(&bits, &largest, sizeof(bits));
         words->max_bits = bits > words->max_bits ? bits : words->max_bits;
     }
