@@ -238,23 +238,24 @@ END_TEST
 
 START_TEST(norms_are_the_same_on_every_path)
 {
-    static const int powers[] = {1, 2};
+    static const double powers[] = {1, 2, 2.5, 8};
     struct round round = round_of(_i);
     float values[MAX_ELEMS];
 
     round_fill(&round, values);
-    for (uint32_t i = 0; i < n_others() * 2; i++) {
-        const struct kernels *path = other(i / 2);
+    for (uint32_t i = 0; i < n_others() * 4; i++) {
+        const struct kernels *path = other(i / 4);
         struct norm_sum sums[2] = {{{0}, 0, 0}, {{0}, 0, 0}};
+        double p = powers[i % 4];
         float left[2][MAX_ELEMS];
 
-        norm_sum_add(&sums[0], values + round.offset, round.n_elems, powers[i % 2]);
-        path->norm_add(&sums[1], values + round.offset, round.n_elems, powers[i % 2]);
+        norm_sum_add(&sums[0], values + round.offset, round.n_elems, p);
+        path->norm_add(&sums[1], values + round.offset, round.n_elems, p);
         ck_assert_mem_eq(&sums[1], &sums[0], sizeof(sums[0]));
         memcpy(left[0], values, sizeof(values));
         memcpy(left[1], values, sizeof(values));
-        norm_sum_divide_add(&sums[0], left[0] + round.offset, 3.0f, round.n_elems, powers[i % 2]);
-        path->norm_divide_add(&sums[1], left[1] + round.offset, 3.0f, round.n_elems, powers[i % 2]);
+        norm_sum_divide_add(&sums[0], left[0] + round.offset, 3.0f, round.n_elems, p);
+        path->norm_divide_add(&sums[1], left[1] + round.offset, 3.0f, round.n_elems, p);
         ck_assert_mem_eq(&sums[1], &sums[0], sizeof(sums[0]));
         same_expect("norm_divide_add", left[1], left[0]);
     }

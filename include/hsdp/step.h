@@ -16,7 +16,9 @@ extern "C" {
  *     end      publishes the new parameters            (or discard: nothing is published)
  *
  * The squared norm is the exact sum of the squares of the divided fp32 gradients, rounded once to
- * fp64; each logical element counts once. It does not depend on strategy, sharding or order.
+ * fp64; each logical element counts once. It does not depend on strategy, sharding or order. Other
+ * norm_p likewise: powers and root are good to 1e-15, the sum of the powers is exact; they take ten
+ * to twenty times the time of p = 1 and 2.
  *
  *     factor = gradient_scale / weight * clip,  clip = min(1, max_norm / (norm + 1e-6))
  *
@@ -33,7 +35,7 @@ extern "C" {
 struct hsdp_step_spec {
     size_t struct_size;    /* sizeof(struct hsdp_step_spec) */
     double max_norm;       /* 0 = do not clip */
-    double norm_p;         /* 0 = 2; 1..8; HUGE_VAL = largest element */
+    double norm_p;         /* 0 = 2; any number from 1 to 8; HUGE_VAL = largest element */
     double gradient_scale; /* 0 = 1; for instance 1 / microbatches, or 1 / loss scale */
     double weight; /* this rank's tokens: gradients are divided by the sum over data ranks. Peers in
                       other dimensions pass equal weights, which count once. For `sum` */
@@ -73,8 +75,7 @@ struct hsdp_step_ops {
      * Errors: HSDP_ERR_STATE names the unit that is still in an open pass, unsharded, or has
      * gradients that no FULL pass took up; or says that a step is open already.
      * HSDP_ERR_INVALID for numbers that are negative or not finite, a weight where gradients are
-     * divided as a mean, or one that has_weight leaves out; HSDP_ERR_UNSUPPORTED for a norm_p that
-     * is not built.
+     * divided as a mean, one that has_weight leaves out, or a norm_p that is none of those above.
      *
      * Blocks: until this rank's reductions are done.
      */

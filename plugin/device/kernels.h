@@ -20,9 +20,9 @@ struct kernels {
     void (*tree)(const struct reduce_spec *spec);
     void (*add)(float *dst, const void *src, enum dtype src_dtype, size_t n_elems);
     void (*divide)(float *values, float divisor, size_t n_elems);
-    void (*norm_add)(struct norm_sum *sum, const float *values, size_t n_elems, int p);
+    void (*norm_add)(struct norm_sum *sum, const float *values, size_t n_elems, double p);
     void (*norm_divide_add)(struct norm_sum *sum, float *values, float divisor, size_t n_elems,
-                            int p);
+                            double p);
     float (*max_abs)(const float *values, size_t n_elems);
     void (*adamw)(const struct adamw_constants *constants, const struct adamw_shard *shard,
                   float factor);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fixed-point number wide enough for any sum of squares of fp32 values: carries and rounding. */
+/* A fixed-point number wide enough for any sum of powers of fp32 values: carries and rounding. */
 #include "device/limbs.h"
 
 #include <assert.h>
@@ -16,9 +16,8 @@ double limbs_power_of_two(int exponent)
     return power;
 }
 
-void limbs_add(int64_t limbs[LIMBS], double total, int bit)
+void limbs_add(int64_t limbs[LIMBS], int64_t units, int bit)
 {
-    int64_t units = (int64_t)(total * limbs_power_of_two(-bit));
     uint32_t position = (uint32_t)(bit - LIMBS_LEAST_BIT);
     int64_t *limb = &limbs[position / LIMB_BITS];
     int64_t scale = INT64_C(1) << (position % LIMB_BITS);
@@ -40,7 +39,7 @@ void limbs_normalize(int64_t limbs[LIMBS])
 }
 
 /* significand * 2^exponent, its top bit set; `sticky`: and something below its last bit. */
-static double significand_round(uint64_t significand, bool sticky, int exponent)
+static struct scaled significand_round(uint64_t significand, bool sticky, int exponent)
 {
     const uint64_t half = UINT64_C(1) << 10;
     uint64_t kept = significand >> 11;
@@ -50,10 +49,10 @@ static double significand_round(uint64_t significand, bool sticky, int exponent)
     if (rest > half || (rest == half && (sticky || odd))) {
         kept++;
     }
-    return (double)(int64_t)kept * limbs_power_of_two(exponent + 11);
+    return (struct scaled){(double)(int64_t)kept, exponent + 11};
 }
 
-double limbs_round(const int64_t limbs[LIMBS])
+struct scaled limbs_round(const int64_t limbs[LIMBS])
 {
     enum { PADDING = 2, N_DIGITS = PADDING + LIMBS + 1 };
     uint32_t digits[N_DIGITS] = {0}; /* of base 2^32, least first, two zeros below */
@@ -71,7 +70,7 @@ double limbs_round(const int64_t limbs[LIMBS])
         top--;
     }
     if (top < PADDING) {
-        return 0.0;
+        return (struct scaled){0.0, 0};
     }
     n_zeros = __builtin_clz(digits[top]);
     significand = ((uint64_t)digits[top] << 32 | digits[top - 1]) << n_zeros;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exact sums of |x| and x*x at nearly the speed of inexact ones. */
+/* Exact sums of |x| and x*x at nearly the speed of inexact ones, and of other powers of |x|. */
 #include "device/norm.h"
 
 #include <assert.h>
@@ -126,6 +126,12 @@ static double grid_sum(double *residuals, size_t n_elems, struct grid grid, doub
     return lanes_sum(sums);
 }
 
+/* A sum of parts of one grid: a whole number of its units. */
+static void grid_add(int64_t limbs[LIMBS], double sum, struct grid grid)
+{
+    limbs_add(limbs, (int64_t)(sum * limbs_power_of_two(-grid.bit)), grid.bit);
+}
+
 /* Adds what the two grids above left, on as many lower ones as it takes. */
 static void rest_add(int64_t limbs[LIMBS], const float *values, size_t n_elems, struct grid high,
                      struct grid low, bool squared)
@@ -143,7 +149,7 @@ static void rest_add(int64_t limbs[LIMBS], const float *values, size_t n_elems, 
     do {
         assert(grid.bit > LEAST_TERM_BIT);
         grid = grid_at(grid.bit - NEXT_GRID_BITS);
-        limbs_add(limbs, grid_sum(residuals, n_elems, grid, &rest), grid.bit);
+        grid_add(limbs, grid_sum(residuals, n_elems, grid, &rest), grid);
     } while (rest != 0);
 }
 
@@ -176,8 +182,8 @@ static void finite_add(int64_t limbs[LIMBS], const float *values, size_t n_elems
     low = grid_at(high.bit - NEXT_GRID_BITS);
     sums = squared ? block_sum(values, n_elems, high, low, true)
                    : block_sum(values, n_elems, high, low, false);
-    limbs_add(limbs, sums.high, high.bit);
-    limbs_add(limbs, sums.low, low.bit);
+    grid_add(limbs, sums.high, high);
+    grid_add(limbs, sums.low, low);
     if (sums.rest != 0) {
         rest_add(limbs, values, n_elems, high, low, squared);
     }
@@ -195,7 +201,26 @@ static void nonfinite_take(struct norm_sum *sum, float *values, size_t n_elems)
     }
 }
 
-static void block_add(struct norm_sum *sum, const float *values, size_t n_elems, bool squared)
+/* Other powers than 1 and 2: finite values, term by term. */
+static void powers_add(int64_t limbs[LIMBS], const float *values, size_t n_elems, double p)
+{
+    const struct power power = power_of(p);
+    double significands[BLOCK_ELEMS];
+    int32_t exponents[BLOCK_ELEMS];
+
+    for (size_t i = 0; i < n_elems; i++) {
+        double magnitude = fabs((double)values[i]);
+        struct scaled term = power_raise(power, magnitude == 0.0 ? 1.0 : magnitude);
+
+        significands[i] = magnitude == 0.0 ? 0.0 : term.significand;
+        exponents[i] = term.exponent;
+    }
+    for (size_t i = 0; i < n_elems; i++) { /* whole numbers: the significands are at least 1/2 */
+        limbs_add(limbs, (int64_t)(significands[i] * 0x1p53), exponents[i] - 53);
+    }
+}
+
+static void block_add(struct norm_sum *sum, const float *values, size_t n_elems, double p)
 {
     uint32_t max_bits = bits_max(values, n_elems);
     float copy[BLOCK_ELEMS];
@@ -213,7 +238,11 @@ static void block_add(struct norm_sum *sum, const float *values, size_t n_elems,
         nonfinite_take(sum, copy, n_elems);
         max_bits = bits_max(copy, n_elems);
     }
-    finite_add(sum->limbs, values, n_elems, max_bits, squared);
+    if (p == 1.0 || p == 2.0) {
+        finite_add(sum->limbs, values, n_elems, max_bits, p == 2.0);
+    } else {
+        powers_add(sum->limbs, values, n_elems, p);
+    }
 }
 
 static size_t block_elems(size_t n_elems, size_t first)
@@ -221,11 +250,11 @@ static size_t block_elems(size_t n_elems, size_t first)
     return n_elems - first < BLOCK_ELEMS ? n_elems - first : BLOCK_ELEMS;
 }
 
-void norm_sum_add(struct norm_sum *sum, const float *values, size_t n_elems, int p)
+void norm_sum_add(struct norm_sum *sum, const float *values, size_t n_elems, double p)
 {
-    assert(p == 1 || p == 2);
+    assert(p >= 1.0 && p <= NORM_MAX_P);
     for (size_t first = 0; first < n_elems; first += BLOCK_ELEMS) {
-        block_add(sum, values + first, block_elems(n_elems, first), p == 2);
+        block_add(sum, values + first, block_elems(n_elems, first), p);
         if (first % CARRY_ELEMS == 0) {
             norm_sum_normalize(sum);
         }
@@ -233,14 +262,15 @@ void norm_sum_add(struct norm_sum *sum, const float *values, size_t n_elems, int
     norm_sum_normalize(sum);
 }
 
-void norm_sum_divide_add(struct norm_sum *sum, float *values, float divisor, size_t n_elems, int p)
+void norm_sum_divide_add(struct norm_sum *sum, float *values, float divisor, size_t n_elems,
+                         double p)
 {
-    assert(p == 1 || p == 2);
+    assert(p >= 1.0 && p <= NORM_MAX_P);
     for (size_t first = 0; first < n_elems; first += BLOCK_ELEMS) {
         size_t n_block = block_elems(n_elems, first);
 
         reduce_divide(values + first, divisor, n_block);
-        block_add(sum, values + first, n_block, p == 2);
+        block_add(sum, values + first, n_block, p);
         if (first % CARRY_ELEMS == 0) {
             norm_sum_normalize(sum);
         }

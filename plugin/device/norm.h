@@ -10,15 +10,18 @@
 #include "device/path.h"
 
 /*
- * The p-norm, p = 1 or 2, is the p-th root of the exact sum of |x|^p, that sum rounded to fp64
- * once. An exact sum has no order: blocks, shards and ranks may be cut and added in any way.
+ * The p-norm, p from 1 to NORM_MAX_P, is the p-th root of the exact sum of |x|^p, that sum rounded
+ * to 53 bits once. An exact sum has no order: blocks, shards and ranks may be cut and added in any
+ * way. The terms |x|^p are exact for p = 1 and 2; for others each is rounded to 53 bits (power.h),
+ * and takes ten to twenty times as long.
  *
  * p = infinity is a plain maximum and needs no struct.
  */
+enum { NORM_MAX_P = 8 };
 
 /*
  * An exact sum as a wide integer. Zero-initialise. All words are integers that ranks may simply add
- * with an int64 sum (at most 2^31 of them), then norm_sum_normalize: one collective of 22 words.
+ * with an int64 sum (at most 2^31 of them), then norm_sum_normalize: one collective of 75 words.
  */
 struct norm_sum {
     int64_t limbs[LIMBS]; /* least significant first */
@@ -26,13 +29,14 @@ struct norm_sum {
     int64_t n_nan;
 };
 
-_Static_assert(sizeof(struct norm_sum) == 22 * sizeof(int64_t), "travels as 22 words");
+_Static_assert(sizeof(struct norm_sum) == 75 * sizeof(int64_t), "travels as 75 words");
 
 /* Adds |values|^p. Leaves *sum normalised. */
-void norm_sum_add(struct norm_sum *sum, const float *values, size_t n_elems, int p);
+void norm_sum_add(struct norm_sum *sum, const float *values, size_t n_elems, double p);
 
 /* values = values / divisor by true division, and adds |values|^p of the quotients. */
-void norm_sum_divide_add(struct norm_sum *sum, float *values, float divisor, size_t n_elems, int p);
+void norm_sum_divide_add(struct norm_sum *sum, float *values, float divisor, size_t n_elems,
+                         double p);
 
 /* Carries: limbs below the last come into [0, 2^32). Equal sums become equal structs. */
 void norm_sum_normalize(struct norm_sum *sum);
@@ -41,7 +45,7 @@ void norm_sum_normalize(struct norm_sum *sum);
 void norm_sum_merge(struct norm_sum *dst, const struct norm_sum *src);
 
 /* The norm: NaN if there was one, else infinity if there was one. Normalised or not. */
-double norm_sum_value(const struct norm_sum *sum, int p);
+double norm_sum_value(const struct norm_sum *sum, double p);
 
 /*
  * The largest |value|; 0 for none, NaN if there is one. The bits of results, compared as unsigned

@@ -20,12 +20,12 @@ void norm_sum_merge(struct norm_sum *dst, const struct norm_sum *src)
     norm_sum_normalize(dst);
 }
 
-double norm_sum_value(const struct norm_sum *sum, int p)
+double norm_sum_value(const struct norm_sum *sum, double p)
 {
     struct norm_sum normal = *sum;
-    double total;
+    struct scaled total;
 
-    assert(p == 1 || p == 2);
+    assert(p >= 1.0 && p <= NORM_MAX_P);
     if (sum->n_nan != 0) {
         return NAN;
     }
@@ -34,7 +34,15 @@ double norm_sum_value(const struct norm_sum *sum, int p)
     }
     norm_sum_normalize(&normal);
     total = limbs_round(normal.limbs);
-    return p == 2 ? sqrt(total) : total;
+    if (total.significand == 0.0) {
+        return 0.0;
+    }
+    if (p != 1.0 && p != 2.0) {
+        total = power_root(power_of(p), total);
+    }
+    /* no norm is beyond the range of fp64, nor is a sum of squares */
+    total.significand *= limbs_power_of_two(total.exponent);
+    return p == 2.0 ? sqrt(total.significand) : total.significand;
 }
 
 double norm_clip_factor(double norm, double max_norm)

@@ -13,6 +13,11 @@
 
 /* ------------------------------------------------------------------------------- begin */
 
+static double norm_power(const struct hsdp_step_spec *spec)
+{
+    return spec->norm_p == 0.0 ? 2.0 : spec->norm_p;
+}
+
 static bool is_count(double value, double max)
 {
     return isfinite(value) && value >= 0.0 && value <= max;
@@ -46,13 +51,9 @@ static int32_t spec_check(const struct hsdp_step_spec *spec, struct hsdp_error *
                          "step.begin: weight is %g, but has_weight is 0, so it would not count",
                          spec->weight);
     }
-    if (isnan(p) || p < 0.0 || (p > 0.0 && p < 1.0) || (p > 8.0 && !isinf(p))) {
+    if (isnan(p) || p < 0.0 || (p > 0.0 && p < 1.0) || (p > NORM_MAX_P && !isinf(p))) {
         return error_set(reterr, HSDP_ERR_INVALID,
                          "step.begin: norm_p %g is none of 0 (2), 1 to 8, infinity", p);
-    }
-    if (p != 0.0 && p != 1.0 && p != 2.0 && !isinf(p)) {
-        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                         "step.begin: norm_p %g is not built; 1, 2 and infinity are", p);
     }
     return HSDP_OK;
 }
@@ -96,7 +97,7 @@ static int32_t leftover_check(const struct hsdp_model *model, struct hsdp_error 
 }
 
 /* Divides a unit's reduced gradient, and adds it to the norm where this rank's replica counts. */
-static void unit_divide(struct hsdp_model *model, uint32_t unit, int p, struct step_words *words)
+static void unit_divide(struct hsdp_model *model, uint32_t unit, double p, struct step_words *words)
 {
     const struct plan_unit *plan_unit = &model->plan->units[unit];
     const struct plan_class *class = &model->plan->classes[plan_unit->class_index];
@@ -112,7 +113,7 @@ static void unit_divide(struct hsdp_model *model, uint32_t unit, int p, struct s
         memset(grads, 0, n_elems * sizeof(*grads)); /* in no pass of the window */
         return;
     }
-    if (is_counted && p != 0) {
+    if (is_counted && !isinf(p)) {
         kernels->norm_divide_add(&words->sum, grads, (float)class->divisor, n_elems, p);
         return;
     }
@@ -130,7 +131,7 @@ static void numbers_fill(const struct hsdp_model *model, const struct hsdp_step_
 {
     ret_numbers[STEP_N_DISCARDED] = (double)model->n_discarded;
     ret_numbers[STEP_MAX_NORM] = spec->max_norm;
-    ret_numbers[STEP_NORM_P] = spec->norm_p == 0.0 ? 2.0 : spec->norm_p;
+    ret_numbers[STEP_NORM_P] = norm_power(spec);
     ret_numbers[STEP_GRADIENT_SCALE] = spec->gradient_scale == 0.0 ? 1.0 : spec->gradient_scale;
     ret_numbers[STEP_HAS_WEIGHT] = (double)spec->has_weight;
     ret_numbers[STEP_ERROR_IF_NONFINITE] = (double)spec->error_if_nonfinite;
@@ -159,7 +160,7 @@ static int32_t step_compute(struct hsdp_model *model, struct hsdp_error *reterr)
         memcpy(&largest, &bits, sizeof(largest));
         result->norm = (double)largest;
     } else {
-        result->norm = norm_sum_value(&words.sum, spec->norm_p == 1.0 ? 1 : 2);
+        result->norm = norm_sum_value(&words.sum, norm_power(spec));
     }
     if (spec->has_weight != 0) {
         result->weight = words.weight;
@@ -211,7 +212,6 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
     struct step_words words;
     struct fp_mode mode;
     int32_t status;
-    int p;
 
     status = spec_check(spec, reterr);
     if (status == HSDP_OK) {
@@ -235,11 +235,10 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
     memset(&words, 0, sizeof(words));
     numbers_fill(model, spec, words.numbers);
     words.weight = spec->has_weight != 0 ? spec->weight : 0.0;
-    p = isinf(spec->norm_p) ? 0 : spec->norm_p == 1.0 ? 1 : 2;
     mode = fp_mode_enter();
     for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
         if (plan_is_trainable(model->plan, unit)) {
-            unit_divide(model, unit, p, &words);
+            unit_divide(model, unit, norm_power(spec), &words);
         }
     }
     fp_mode_leave(mode);
