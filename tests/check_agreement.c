@@ -135,6 +135,43 @@ START_TEST(create_with_other_plans_on_other_stages_succeeds)
 }
 END_TEST
 
+/* Of one plan, and of another stage's. */
+static void verify_rank(uint32_t rank, void *shared)
+{
+    hsdp_model *model = NULL;
+    struct host host;
+
+    (void)shared;
+    host_join(&host, rank, "pp=2,dp=2", "");
+    host_plan(&host, rank == 3 ? "verify=access,step:3" : "verify=off", "unit a: w[5]");
+    host_must_refuse(&host, host.api->model->create(host.job, host.plan, &model, &host.err),
+                     HSDP_ERR_MISMATCH,
+                     "verify differs: rank 0 has \"off\", rank 3 has \"step:3\"");
+    ck_assert_int_eq(host.api->job->status(host.job, &host.err), HSDP_ERR_MISMATCH);
+    host_leave(&host);
+}
+
+START_TEST(create_with_another_verify_on_one_rank_tells_all)
+{
+    ranks_run(4, RANKS_LIMIT_MS, verify_rank, NULL);
+}
+END_TEST
+
+static void access_rank(uint32_t rank, void *shared)
+{
+    struct host host;
+
+    (void)shared;
+    host_open(&host, rank, "dp=2", rank == 0 ? "verify=access" : "verify=off", "unit a: w[5]");
+    host_close(&host);
+}
+
+START_TEST(create_with_access_verified_on_one_rank_succeeds)
+{
+    ranks_run(2, RANKS_LIMIT_MS, access_rank, NULL);
+}
+END_TEST
+
 /* ------------------------------------------------------------------------- who stays away */
 
 /* What the present ranks do last, and what the error calls it. */
@@ -427,6 +464,8 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, create_with_another_plan_shows_both_lines, 0, N_OF(differences));
     tcase_add_loop_test(tcase, create_with_other_plans_on_other_stages_succeeds, 0,
                         HOST_N_STRATEGIES);
+    tcase_add_test(tcase, create_with_another_verify_on_one_rank_tells_all);
+    tcase_add_test(tcase, create_with_access_verified_on_one_rank_succeeds);
     tcase_add_loop_test(tcase, rank_that_stays_away_is_named_after_the_timeout, 0, N_MOMENTS);
     tcase_add_loop_test(tcase, rank_that_is_killed_is_named_at_once, 0, 3 * N_MOMENTS);
     tcase_add_loop_test(tcase, rank_that_dies_within_a_backward_pass_is_named, 0, 21);

@@ -93,6 +93,8 @@ extern "C" {
     (-17) /* the size needed is in the call's count or size output                                 \
            */
 
+#define HSDP_ERR_DRIFT (-18) /* replicas hold different values: verify=step:N, see step.h */
+
 /* --------------------------------------------------------------------------------------- error */
 
 #define HSDP_ERROR_MAX_RANKS 16u

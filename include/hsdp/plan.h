@@ -53,7 +53,9 @@ extern "C" {
  *     gradient_divisor    P C  the mesh's data ranks   1 to 16777216 (exact in fp32); of `mean`
  *     accumulation_scope  P    none      none, inner, full: what memory is planned for
  *     slots               P    2         1 to 64
- *     verify              P    off       off, or a list of access, wrap, step:N
+ *     verify              P    off       off, or a list of access (reading what is released
+ *                              faults), wrap (model->create proves its arithmetic), step:N (every
+ *                              N-th step compares replicas: step.h)
  */
 
 /**

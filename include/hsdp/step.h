@@ -25,6 +25,11 @@ extern "C" {
  * where norm is that of the gradients times gradient_scale / weight, and `weight` is the sum over
  * data ranks, or 1 unless the host gives one. A sum of 0 makes the norm NaN. A non-finite norm sets
  * the flag and makes clip 1; gradients stay as they are.
+ *
+ * With verify=step:N each step whose number is a multiple of N compares what replicas hold: the
+ * parameters, the masters, and the states, as they are when the step begins. Every bit counts, but
+ * for padding. It costs one pass over them and rides in the step's collective; only when something
+ * differs there is a second one, in the first call that waits for the step's result.
  */
 
 /**
@@ -77,7 +82,8 @@ struct hsdp_step_ops {
      * HSDP_ERR_INVALID for numbers that are negative or not finite, a weight where gradients are
      * divided as a mean, one that has_weight leaves out, or a norm_p that is none of those above.
      *
-     * Blocks: until this rank's reductions are done.
+     * Blocks: until this rank's reductions are done; in a step that compares replicas, also until
+     * the parameters of the last step have arrived.
      */
     int32_t (*begin)(hsdp_model *model, const struct hsdp_step_spec *spec, uint64_t *ret_ticket,
                      struct hsdp_error *reterr);
@@ -87,7 +93,10 @@ struct hsdp_step_ops {
      *
      * Errors: HSDP_ERR_MISMATCH when ranks began with other numbers, or one has discarded a step
      * that another ended, which fails the job;
-     * HSDP_ERR_NONFINITE if the host asked for it; HSDP_ERR_STATE when no step is open.
+     * HSDP_ERR_NONFINITE if the host asked for it; HSDP_ERR_STATE when no step is open;
+     * HSDP_ERR_DRIFT on every rank, also of end and of hsdp.adamw, when replicas differ: it names
+     * the unit, two ranks, and what. The step is still open, to be discarded; model->sync in an
+     * edit makes replicas equal again.
      */
     int32_t (*result)(hsdp_model *model, struct hsdp_step_info *ret_result,
                       struct hsdp_error *reterr);

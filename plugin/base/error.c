@@ -45,9 +45,10 @@ void error_where(struct hsdp_error *reterr, const char *operation, const char *g
 const char *error_name(int32_t status)
 {
     static const char *const names[] = {
-        "OK",        "INVALID",  "VERSION", "UNSUPPORTED", "NO_MEMORY",   "TIMEOUT",
-        "PEER_LOST", "MISMATCH", "ABORTED", "STATE",       "UNAVAILABLE", "ADDRESS_IN_USE",
-        "DEVICE",    "FORKED",   "BUSY",    "NONFINITE",   "NOT_MEMBER",  "BUFFER_TOO_SMALL",
+        "OK",          "INVALID",        "VERSION",          "UNSUPPORTED", "NO_MEMORY",
+        "TIMEOUT",     "PEER_LOST",      "MISMATCH",         "ABORTED",     "STATE",
+        "UNAVAILABLE", "ADDRESS_IN_USE", "DEVICE",           "FORKED",      "BUSY",
+        "NONFINITE",   "NOT_MEMBER",     "BUFFER_TOO_SMALL", "DRIFT",
     };
     int64_t index = -(int64_t)status;
 

@@ -181,6 +181,7 @@ int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct h
         }
         norm_sum_merge(&all.sum, &words->sum);
         all.max_bits = words->max_bits > all.max_bits ? words->max_bits : all.max_bits;
+        all.checksum += words->checksum;
     }
     all.weight = weight_sum(store);
     *ret_all = all;

@@ -103,7 +103,7 @@ static int32_t store_create(struct hsdp_job *job, const struct hsdp_plan *plan,
     store->job = job;
     job_ref(job);
     store->plan = plan_share(plan);
-    store->is_access_checked = strstr(settings_text(&plan->settings, "verify"), "access") != NULL;
+    store->is_access_checked = plan->verify.is_access;
     store->n_unshards = job_counter_register(job, "unshards");
     store->n_reductions = job_counter_register(job, "reductions");
     *ret_store = store;
@@ -217,6 +217,7 @@ const struct transport_ops shm_transport = {
     .grads = shm_grads,
     .master = store_master,
     .step_grads = store_step_grads,
+    .resting = shm_resting,
     .unshard = shm_unshard,
     .reshard = shm_reshard,
     .grads_acquire = shm_grads_acquire,

@@ -267,6 +267,10 @@ int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct h
 void shm_step_grads_drop(struct store *store);
 int32_t shm_publish(struct store *store, enum published values, struct hsdp_error *reterr);
 
+/* shm_resting.c */
+int32_t shm_resting(struct store *store, uint32_t unit, uint32_t buffer, const void **ret_shard,
+                    struct hsdp_error *reterr);
+
 /* shm_offer.c */
 int32_t shm_offer(struct store *store, const struct store_offer *offer, struct hsdp_error *reterr);
 

@@ -35,6 +35,7 @@ struct step_words {
     struct norm_sum sum;
     double weight;     /* added up over the data ranks, in order of rank */
     uint64_t max_bits; /* a fp32 pattern: maximum over all ranks */
+    uint64_t checksum; /* added up modulo 2^64 */
     double numbers[STEP_N_NUMBERS];
 };
 
@@ -82,6 +83,13 @@ struct transport_ops {
     void *(*grads)(struct store *store, uint32_t unit);                         /* unsharded */
     float *(*master)(struct store *store, uint32_t unit, uint32_t buffer);      /* step shard */
     float *(*step_grads)(struct store *store, uint32_t unit);                   /* step shard */
+
+    /*
+     * This rank's parameter shard of a buffer as it rests, for reading, once all who write it have
+     * published. Waits for them, bounded: they do not wait for this rank.
+     */
+    int32_t (*resting)(struct store *store, uint32_t unit, uint32_t buffer, const void **ret_shard,
+                       struct hsdp_error *reterr);
 
     /* Makes the unsharded parameters readable; *ret_ticket 0 when they are at once. */
     int32_t (*unshard)(struct store *store, uint32_t unit, uint64_t *ret_ticket,

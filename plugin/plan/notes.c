@@ -119,6 +119,24 @@ static int32_t gradient_note(struct hsdp_plan *plan, const struct plan_class *kl
     return note_add(plan, note, reterr);
 }
 
+/* Where nothing is held twice, drift has nothing to compare; a host that asks for it should know.
+ */
+static int32_t verify_note(struct hsdp_plan *plan, const struct plan_class *klass,
+                           struct hsdp_error *reterr)
+{
+    uint32_t twice = klass->place.replicated & ~klass->place.cuts[HSDP_SHARD_PARAM];
+    char note[NOTE_BYTES];
+
+    if (plan->verify.n_steps == 0 || wide_dims(plan->mesh, twice) != 0) {
+        return HSDP_OK;
+    }
+    snprintf(note, sizeof(note),
+             "verify step:%" PRIu32 ": class %.64s has no replicas under %s, so nothing of it is "
+             "compared",
+             plan->verify.n_steps, klass->name, klass->strategy->name);
+    return note_add(plan, note, reterr);
+}
+
 int32_t plan_write_notes(struct hsdp_plan *plan, struct hsdp_error *reterr)
 {
     int32_t status = HSDP_OK;
@@ -132,6 +150,9 @@ int32_t plan_write_notes(struct hsdp_plan *plan, struct hsdp_error *reterr)
         status = strategy_note(plan, &plan->classes[c], reterr);
         if (status == HSDP_OK && plan_class_is_trainable(plan, c)) {
             status = gradient_note(plan, &plan->classes[c], reterr);
+        }
+        if (status == HSDP_OK) {
+            status = verify_note(plan, &plan->classes[c], reterr);
         }
     }
     return status;

@@ -81,8 +81,8 @@ const struct plan_buffer *plan_trainable(const struct plan_unit *unit)
 
 /* --------------------------------------------------------------------------------- create */
 
-/* "access" is done by the model; the others need the reference that is not built. */
-static int32_t verify_check(const struct hsdp_plan *plan, struct hsdp_error *reterr)
+/* The settings have let nothing through but off, access, wrap and step:N. */
+static int32_t verify_read(struct hsdp_plan *plan, struct hsdp_error *reterr)
 {
     const char *list = settings_text(&plan->settings, "verify");
 
@@ -92,17 +92,25 @@ static int32_t verify_check(const struct hsdp_plan *plan, struct hsdp_error *ret
     for (const char *word = list; *word != '\0';) {
         size_t n = strcspn(word, ",");
 
-        if (n == 3 && memcmp(word, "off", 3) == 0) {
+        if (strncmp(word, "off", n) == 0) {
             return error_set(reterr, HSDP_ERR_INVALID,
                              "verify: \"%.64s\" says off and something else", list);
         }
-        if (n != 6 || memcmp(word, "access", 6) != 0) {
-            return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                             "verify: \"%.*s\" is not built in this version; off and access are",
-                             (int)n, word);
+        if (strncmp(word, "step:", 5) == 0 && plan->verify.n_steps != 0) {
+            return error_set(reterr, HSDP_ERR_INVALID, "verify: \"%.64s\" says step:N twice", list);
         }
+        if (strncmp(word, "step:", 5) == 0) {
+            plan->verify.n_steps = (uint32_t)strtoul(word + 5, NULL, 10);
+        }
+        plan->verify.is_access = plan->verify.is_access || strncmp(word, "access", n) == 0;
+        plan->verify.is_wrap = plan->verify.is_wrap || strncmp(word, "wrap", n) == 0;
         word += n;
         word += strspn(word, ",");
+    }
+    if (plan->verify.is_wrap) {
+        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
+                         "verify: \"wrap\" is not built in this version; off, access and step:N "
+                         "are");
     }
     return HSDP_OK;
 }
@@ -146,7 +154,7 @@ int32_t plan_create(const struct hsdp_mesh *mesh, const struct hsdp_settings *se
     atomic_init(&plan->n_references, 1);
     status = settings_init(&plan->settings, SETTING_PLAN, settings, NULL, reterr);
     if (status == HSDP_OK) {
-        status = verify_check(plan, reterr);
+        status = verify_read(plan, reterr);
     }
     if (status == HSDP_OK) {
         status = plan_adopt_mesh(plan, mesh, reterr);

@@ -75,6 +75,13 @@ struct plan_unit {
     uint64_t grad_slot_offset_bytes; /* of its gradient buffer within the gradient slots' memory */
 };
 
+/* The setting `verify`. */
+struct plan_verify {
+    bool is_access;
+    bool is_wrap;
+    uint32_t n_steps; /* replicas are compared every so many steps; 0 = never */
+};
+
 struct hsdp_plan {
     struct hsdp_mesh *mesh; /* with dp split where it is; owned */
     struct settings settings;
@@ -85,7 +92,8 @@ struct hsdp_plan {
     uint32_t max_classes, max_units, max_params; /* allocated */
     uint32_t n_slots;                            /* the setting `slots` */
     int32_t scope;                               /* HSDP_SCOPE_*: what memory is planned for */
-    uint64_t grad_slots_bytes;                   /* memory of all gradient slots of this rank */
+    struct plan_verify verify;
+    uint64_t grad_slots_bytes; /* memory of all gradient slots of this rank */
     bool is_finished;
     struct hsdp_plan_info totals; /* once finished */
     char **notes;

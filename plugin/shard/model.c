@@ -9,7 +9,9 @@
 
 #include "base/error.h"
 #include "hsdp/unit.h"
+#include "shard/drift.h"
 #include "shard/tensor.h"
+#include "shard/verify.h"
 
 struct hsdp_job *model_job(const struct hsdp_model *model)
 {
@@ -118,7 +120,15 @@ int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
     if (status != HSDP_OK) {
         goto out;
     }
+    status = drift_create(model, reterr);
+    if (status != HSDP_OK) {
+        goto out;
+    }
     status = model_agree(job, plan, reterr);
+    if (status != HSDP_OK) {
+        goto out;
+    }
+    status = verify_agree(job, plan, reterr);
     if (status != HSDP_OK) {
         goto out;
     }
@@ -153,6 +163,7 @@ void model_destroy(struct hsdp_model *model)
         job_work_cancel(model->job, &model->step.work);
     }
     passes_free(model);
+    drift_destroy(model->drift);
     if (model->ops != NULL) {
         model->ops->close(model->store);
     }

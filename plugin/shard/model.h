@@ -12,6 +12,7 @@
 #include "hsdp/step.h"
 #include "plan/plan.h"
 
+struct drift;
 struct pass;
 
 #define MODEL_MAX_STATES     64u
@@ -48,6 +49,7 @@ struct model_step {
     bool is_open;
     bool is_known;   /* result is filled */
     bool is_updated; /* adamw has been here */
+    bool is_drifted; /* replicas differ: drift.h */
 };
 
 struct hsdp_model {
@@ -64,6 +66,7 @@ struct hsdp_model {
     _Atomic uint32_t n_states; /* counted up once a state is complete: reports read it any time */
     uint64_t state_elems;      /* of one state */
     struct model_step step;
+    struct drift *drift; /* NULL unless verify has step:N */
     uint64_t n_steps;
     uint64_t n_discarded; /* of those steps */
     uint64_t n_updates;   /* of adamw */
@@ -143,7 +146,7 @@ void passes_free(struct hsdp_model *model);
 
 /** step.c: waits for the result of an open step. */
 int32_t step_await(struct hsdp_model *model, struct hsdp_error *reterr);
-/** HSDP_ERR_NONFINITE when the host asked for it and the norm is not finite. */
+/** HSDP_ERR_DRIFT; HSDP_ERR_NONFINITE when the host asked for it and the norm is not finite. */
 int32_t step_finite_check(const struct hsdp_model *model, const char *call,
                           struct hsdp_error *reterr);
 

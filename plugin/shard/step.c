@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "device/fpmode.h"
 #include "device/kernels.h"
+#include "shard/drift.h"
 #include "shard/tensor.h"
 
 /* ------------------------------------------------------------------------------- begin */
@@ -174,6 +175,7 @@ static int32_t step_compute(struct hsdp_model *model, struct hsdp_error *reterr)
     model->factor[0] = (float)result->norm;
     model->factor[1] = (float)result->factor;
     fp_mode_leave(mode);
+    model->step.is_drifted = words.checksum != 0;
     model->step.is_known = true;
     return HSDP_OK;
 }
@@ -211,6 +213,7 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
 {
     struct step_words words;
     struct fp_mode mode;
+    uint64_t checksum = 0;
     int32_t status;
 
     status = spec_check(spec, reterr);
@@ -229,10 +232,14 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
     if (status == HSDP_OK) {
         status = leftover_check(model, reterr);
     }
+    if (status == HSDP_OK) {
+        status = drift_measure(model, &checksum, reterr);
+    }
     if (status != HSDP_OK) {
         return status;
     }
     memset(&words, 0, sizeof(words));
+    words.checksum = checksum;
     numbers_fill(model, spec, words.numbers);
     words.weight = spec->has_weight != 0 ? spec->weight : 0.0;
     mode = fp_mode_enter();
@@ -262,20 +269,26 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
 
 int32_t step_await(struct hsdp_model *model, struct hsdp_error *reterr)
 {
+    int32_t status = HSDP_OK;
+
     if (!model->step.is_open) {
         return error_set(reterr, HSDP_ERR_STATE, "step: no step is open; step.begin was expected");
     }
-    if (model->step.is_known) {
-        return HSDP_OK;
+    if (!model->step.is_known) {
+        status = job_ticket_wait(model->job, model->step.ticket, UINT64_MAX, reterr);
     }
-    return job_ticket_wait(model->job, model->step.ticket, UINT64_MAX, reterr);
+    return status == HSDP_OK ? drift_name(model, reterr) : status;
 }
 
 int32_t step_finite_check(const struct hsdp_model *model, const char *call,
                           struct hsdp_error *reterr)
 {
     const struct hsdp_step_info *result = &model->step.result;
+    int32_t status = drift_check(model, call, reterr);
 
+    if (status != HSDP_OK) {
+        return status;
+    }
     if (model->step.spec.error_if_nonfinite != 0 && result->is_nonfinite != 0) {
         return error_set(reterr, HSDP_ERR_NONFINITE,
                          "%s: the gradient norm of step %" PRIu64 " is %g", call, result->step,
@@ -341,6 +354,9 @@ int32_t step_end(struct hsdp_model *model, void *stream, uint64_t *ret_ticket,
     int32_t status = step_await(model, reterr);
 
     (void)stream;
+    if (status == HSDP_OK) {
+        status = drift_check(model, "step.end", reterr);
+    }
     if (status == HSDP_OK && model->step.spec.error_if_nonfinite != 0 &&
         model->step.result.is_nonfinite != 0) {
         status = error_set(reterr, HSDP_ERR_STATE,
