@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "examples/gpt/convert.h"
+#include "examples/gpt/digest.h"
 #include "examples/gpt/report.h"
 #include "examples/gpt/schedule.h"
 #include "suite.h"
@@ -111,6 +112,41 @@ START_TEST(report_json_not_finite_is_null)
     text = json_of(&step);
     ck_assert_ptr_nonnull(strstr(text, "\"cross_entropy_loss\": null, \"gradient_norm\": null,"));
     free(text);
+}
+END_TEST
+
+START_TEST(report_json_last_step_has_the_digest)
+{
+    struct report_step step = step_example();
+    char *text;
+
+    step.has_digest = 1;
+    step.parameters_digest = 0x12ab;
+    text = json_of(&step);
+    ck_assert_ptr_nonnull(strstr(text, ", \"parameters_digest\": \"00000000000012ab\", "));
+    free(text);
+}
+END_TEST
+
+/* The published value for the four letters "foob", which are a float as well. */
+START_TEST(digest_add_known_bytes_gives_the_known_number)
+{
+    float values[1];
+
+    memcpy(values, "foob", sizeof(values));
+    ck_assert_uint_eq(digest_add(DIGEST_START, values, 1), UINT64_C(0xdd120e790c2512af));
+}
+END_TEST
+
+START_TEST(digest_add_other_order_or_sign_gives_another_number)
+{
+    static const float values[] = {1.0f, 0.0f}, swapped[] = {0.0f, 1.0f},
+                       negative[] = {1.0f, -0.0f};
+    const uint64_t whole = digest_add(DIGEST_START, values, 2);
+
+    ck_assert_uint_eq(digest_add(digest_add(DIGEST_START, values, 1), values + 1, 1), whole);
+    ck_assert_uint_ne(digest_add(DIGEST_START, swapped, 2), whole);
+    ck_assert_uint_ne(digest_add(DIGEST_START, negative, 2), whole);
 }
 END_TEST
 
@@ -224,6 +260,9 @@ Suite *module_suite(void)
     tcase_add_test(report, report_json_full_step_has_every_key);
     tcase_add_test(report, report_json_loss_reads_back_exactly);
     tcase_add_test(report, report_json_not_finite_is_null);
+    tcase_add_test(report, report_json_last_step_has_the_digest);
+    tcase_add_test(report, digest_add_known_bytes_gives_the_known_number);
+    tcase_add_test(report, digest_add_other_order_or_sign_gives_another_number);
     tcase_add_test(report, report_json_full_device_is_an_error);
     tcase_add_test(report, report_bar_half_way_is_half_full);
     tcase_add_test(numbers, schedule_rate_warm_up_then_cosine);

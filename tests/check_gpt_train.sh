@@ -74,6 +74,9 @@ ends "trains without a launcher" 0 "$stamp \| libhsdp .* \| ranks 1 " 0 --log-js
 says "prints one line a step" \
     "$stamp \| step [0-9]{8}/00000004 \| step-time [0-9.]+ sec \| cross-entropy-loss [0-9.]+ \| learning-rate [0-9.e+-]+ \| gradient-norm [0-9.]+ \| tokens-per-second [0-9,]+ \| peak-memory [0-9.]+ GB\$" 4
 says "prints validation losses" "$stamp \| step 0000000[24]/00000004 \| validation-loss [0-9.]+\$" 2
+says "prints the digest of the last parameters" \
+    "$stamp \| step 00000004/00000004 \| parameters-digest [0-9a-f]{16}\$" 1
+says "logs it with the last step" '"step": 4, .*"parameters_digest": "[0-9a-f]{16}"' 1 "$log"
 says "logs one object a step" '^\{"step": [1-4], .*"traffic": \{.*\}\}$' 4 "$log"
 ends "trains on four ranks" 0 "$stamp \| libhsdp .* \| ranks 4 " 4
 says "prints on rank 0 only" 'cross-entropy-loss' 4

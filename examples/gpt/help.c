@@ -21,6 +21,9 @@ static const char usage_text[] =
     "Keys [default]:\n";
 
 static const char end_text[] =
+    "\nThe last step also says parameters-digest (in the log parameters_digest), 16 hexadecimal "
+    "digits:\n64-bit FNV-1a over all parameters, in fp32. Equal digits mean equal bits, however "
+    "they are\nsharded.\n"
     "\nThe keys from sharding_strategy to peer_silence_seconds are the plugin's. One that is "
     "given\n"
     "neither by --set nor in the file is taken from the environment: HSDP_SHARDING_STRATEGY and "

@@ -81,6 +81,9 @@ int report_json(FILE *out, const struct report_step *step)
     if (step->has_validation) {
         json_number(out, "validation_loss", step->validation_loss);
     }
+    if (step->has_digest) {
+        fprintf(out, "\"parameters_digest\": \"%016" PRIx64 "\", ", step->parameters_digest);
+    }
     fprintf(out, "\"step_seconds\": %.6f, \"tokens_per_second\": %.1f, ", step->seconds,
             step->tokens_per_second);
     fprintf(out,

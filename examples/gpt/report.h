@@ -33,6 +33,8 @@ struct report_step {
     size_t n_traffic;
     int has_validation;
     double validation_loss;
+    int has_digest; /* of the last step */
+    uint64_t parameters_digest;
 };
 
 /* The line of a step, without its end. */

@@ -63,6 +63,9 @@ int session_fault(const struct session *session, const struct hsdp_error *error,
                   struct fault *ret_fault);
 /* Sums n fp64 numbers over all ranks, in place; the same bits on each. */
 int session_sum(struct session *session, double *values, int64_t n_values, struct fault *ret_fault);
+/* The digest of all parameters, in the order of the model, on rank 0; collective. Equal numbers
+ * mean equal bits, however they are sharded. */
+int session_digest(struct session *session, uint64_t *ret_digest, struct fault *ret_fault);
 /* Makes the plan of an open job and mesh, and reads what it has decided; part of session_check. */
 int session_plan(struct session *session, struct fault *ret_fault);
 /* Writes this rank's part of the first weights, inside an edit of its own; part of

@@ -42,19 +42,21 @@ static void step_print(const struct trainer *trainer, const struct report_step *
                  (uintmax_t)step->step, (uintmax_t)step->n_steps, step->validation_loss);
         report_note(stdout, &now, "INFO", note);
     }
+    if (step->has_digest) {
+        snprintf(note, sizeof(note), "step %08ju/%08ju | parameters-digest %016jx",
+                 (uintmax_t)step->step, (uintmax_t)step->n_steps,
+                 (uintmax_t)step->parameters_digest);
+        report_note(stdout, &now, "INFO", note);
+    }
     if (trainer->is_terminal) {
         report_bar(stdout, step->step, step->n_steps);
     }
 }
 
 /* What rank 0 prints and logs about a finished step. */
-static int step_report(struct trainer *trainer, struct report_step *step, struct fault *ret_fault)
+static int step_report(struct trainer *trainer, const struct report_step *step,
+                       struct fault *ret_fault)
 {
-    const int status = metrics_read(&trainer->metrics, &trainer->session, step, ret_fault);
-
-    if (status != 0) {
-        return status;
-    }
     step_print(trainer, step);
     if (trainer->log != NULL && report_json(trainer->log, step) != 0) {
         return fault_set(ret_fault, FAULT_RUN, "the JSON log cannot be written: %s",
@@ -82,6 +84,13 @@ static int step_run(struct trainer *trainer, uint64_t number, struct fault *ret_
         (number % config->validation_interval == 0 || number == config->max_steps)) {
         step.has_validation = 1;
         status = step_validate(trainer, &step.validation_loss, ret_fault);
+    }
+    if (status == 0 && trainer->session.rank == 0) {
+        status = metrics_read(&trainer->metrics, &trainer->session, &step, ret_fault);
+    }
+    if (status == 0 && number == config->max_steps) {
+        step.has_digest = 1;
+        status = session_digest(&trainer->session, &step.parameters_digest, ret_fault);
     }
     if (status == 0 && trainer->session.rank == 0) {
         status = step_report(trainer, &step, ret_fault);
