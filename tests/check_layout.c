@@ -293,19 +293,17 @@ START_TEST(layout_keeps_a_parameter_of_one_block_whole)
 }
 END_TEST
 
-START_TEST(layout_of_blocks_without_a_common_multiple_is_refused)
+START_TEST(layout_of_blocks_without_a_common_multiple_keeps_them_whole)
 {
     static const char *const shapes[] = {"[3,10007]", "[3,10009]", NULL};
     static const uint64_t blocks[] = {10007, 10009, 0};
-    struct hsdp_error err = HSDP_ERROR_INIT;
     struct hsdp_plan *plan = NULL;
 
-    ck_assert_int_eq(block_plan_finish("dp=2", "fsdp", shapes, blocks, &plan, &err),
-                     HSDP_ERR_UNSUPPORTED);
-    ck_assert_str_eq(err.message,
-                     "plan: unit u: the block_elems of its parameters have no common multiple "
-                     "within the 60048 elements that they hold; padding for that is not built in "
-                     "this version");
+    ck_assert_int_eq(block_plan_finish("dp=2", "fsdp", shapes, blocks, &plan, NULL), HSDP_OK);
+    expect_blocks_whole(plan, 0);
+    expect_blocks_whole(plan, 1);
+    /* one in each shard, of whole pages */
+    ck_assert_uint_eq(buffer_of(plan, 0, 0).n_elems, 2 * 30720);
     plan_destroy(plan);
     /* nothing is cut where nothing is sharded */
     ck_assert_int_eq(block_plan_finish("dp=2", "ddp", shapes, blocks, &plan, NULL), HSDP_OK);
@@ -510,7 +508,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, layout_lists_tied_empty_names_behind_their_storage);
     tcase_add_loop_test(tcase, layout_never_cuts_a_block, 0, N_OF(strategy_names));
     tcase_add_test(tcase, layout_keeps_a_parameter_of_one_block_whole);
-    tcase_add_test(tcase, layout_of_blocks_without_a_common_multiple_is_refused);
+    tcase_add_test(tcase, layout_of_blocks_without_a_common_multiple_keeps_them_whole);
     tcase_add_loop_test(tcase, segments_of_all_ranks_cover_every_element_once, 0,
                         N_OF(strategy_names));
     tcase_add_test(tcase, segments_of_hfsdp_follow_the_slice_order);

@@ -111,6 +111,59 @@ START_TEST(step_of_a_frozen_parameter_leaves_it)
 }
 END_TEST
 
+/* ----------------------------------------------------------------------------------- blocks */
+
+static double place_weight(struct host_at at)
+{
+    return (double)(1 + at.param) * 1000.0 + (double)(at.elem % 251);
+}
+
+static double block_gradient(struct host_at at)
+{
+    return (double)(1 + at.rank) * (double)(1 + at.elem % 3);
+}
+
+/* The mean of 1, 2, 3 times 1, 2, 3: gradients arrive at their elements, whatever the order. */
+static void block_rank(uint32_t rank, void *shared)
+{
+    struct host host;
+
+    (void)shared;
+    host_open(&host, rank, "dp=3", host_settings,
+              "unit a: w[3,10007]/10007 x[3,10009]/10009 s[5]; unit b: y[40,96]/96 z[7,1000]/1000");
+    host_load(&host, place_weight);
+    host_backward(&host, HSDP_SCOPE_FULL, 0, block_gradient);
+    host_step(&host, 0.0);
+    for (uint32_t param = 0; param < host.n_params; param++) {
+        const float *grads = host_export(&host, param, HSDP_FLAT_GRAD);
+
+        for (uint64_t elem = 0; elem < host.params[param].n_elems; elem++) {
+            host_expect_number(&host, "gradient", elem, (double)grads[elem],
+                               2.0 * (double)(1 + elem % 3));
+        }
+    }
+    host_descend(&host, 1.0, 1.0);
+    host_step_end(&host);
+    for (uint32_t param = 0; param < host.n_params; param++) {
+        const float *values = host_export(&host, param, HSDP_FLAT_MASTER);
+
+        for (uint64_t elem = 0; elem < host.params[param].n_elems; elem++) {
+            struct host_at at = {rank, 0, param, elem};
+
+            host_expect_number(&host, "weight", elem, (double)values[elem],
+                               place_weight(at) - 2.0 * (double)(1 + elem % 3));
+        }
+    }
+    host_close(&host);
+}
+
+START_TEST(step_of_blocks_without_a_common_multiple_moves_them)
+{
+    host_settings_set(_i / 2, _i % 2 == 0 ? "" : "param_dtype=bf16 accumulation_scope=full");
+    ranks_run(3, RANKS_LIMIT_MS, block_rank, NULL);
+}
+END_TEST
+
 /* ------------------------------------------------------------------------------------- ties */
 
 static double emb_weight(struct host_at at)
@@ -378,6 +431,8 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, unshard_of_a_scalar_beside_a_vector_returns_both, 0,
                         2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, step_of_a_lone_scalar_moves_it, 0, 2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, step_of_blocks_without_a_common_multiple_moves_them, 0,
+                        2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, step_of_a_frozen_parameter_leaves_it, 0, 4 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, tied_names_share_values_and_add_gradients, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, tied_names_count_once_in_the_norm, 0, 2 * HOST_N_STRATEGIES);

@@ -18,7 +18,9 @@ extern "C" {
  *   units    parameters of one class that are unsharded, released and reduced together, in the
  *            order of the forward pass; for instance one transformer block;
  *   buffers  a unit's parameters, flat: one buffer per trainable or frozen set. Parameters are
- *            aligned to 64 bytes; the padding is zero, and in no norm and no file;
+ *            aligned to 64 bytes; the padding is zero, and in no norm and no file. They stand in
+ *            the order in which they were added, or where block_elems asks for it in another,
+ *            found to need little padding: offset_elems tells;
  *   shards   a buffer is padded and cut into equal parts of whole pages, over three nested sets of
  * ranks: of the parameter (what rests between uses), of the gradient (what rests between
  * microbatches), and of the step (master weights and optimizer state). segments() says who owns
@@ -89,7 +91,8 @@ struct hsdp_param_spec {
                               of the class: one storage, two names, gradients add; NULL = none */
     const char *tied_over; /* selector of the pipeline stages that hold a copy, "pp[0,-1]":
                               gradients are summed over them; NULL = none */
-    uint64_t block_elems;  /* never cut inside a run of so many elements; 0 = may be cut anywhere */
+    uint64_t block_elems;  /* never cut inside a run of so many elements, counted from its first
+                              one; the last run may be shorter. 0 = may be cut anywhere */
     uint32_t n_dims;       /* 0 = scalar, at most HSDP_PARAM_MAX_DIMS */
     uint32_t unit;         /* what add_unit returned */
     uint32_t hyper_group;  /* which of the optimizer's per-group values applies */
@@ -258,8 +261,8 @@ struct hsdp_plan_ops {
     /**
      * Lays everything out; from here on the plan is only read.
      *
-     * Errors: HSDP_ERR_INVALID names a unit without parameters; HSDP_ERR_UNSUPPORTED a block_elems
-     * for which no shard boundary fits.
+     * Errors: HSDP_ERR_INVALID names a unit without parameters, or one whose padding makes the plan
+     * larger than 2^60 bytes.
      */
     int32_t (*finish)(hsdp_plan *plan, struct hsdp_error *reterr);
 
@@ -328,7 +331,7 @@ struct hsdp_plan_ops {
      * Writes the plan as JSON.
      *
      * Shapes: as describe() in abi.h; an object with the members mesh, settings, classes, units,
-     * memory, traffic_per_step (of one microbatch) and notes; others may be added.
+     * padding, memory, traffic_per_step (of one microbatch) and notes; others may be added.
      */
     int32_t (*report)(const hsdp_plan *plan, char *ret_text, uint64_t max_bytes,
                       uint64_t *ret_bytes, struct hsdp_error *reterr);

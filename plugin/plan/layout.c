@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layout: where each parameter lies in its unit's buffers, and how those are padded and cut. */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "plan/arith.h"
+#include "plan/blocks.h"
 #include "plan/build.h"
 
-#define PLAN_MAX_ELEMS (PLAN_MAX_BYTES / 4) /* as fp32 */
+#define PLAN_MAX_ELEMS  (PLAN_MAX_BYTES / 4) /* as fp32 */
+#define BLOCK_TRIES     (1u << 18)           /* of shard lengths, times all parameters */
+#define BLOCK_MAX_TRIES 96u                  /* for one buffer */
 
 static int32_t size_refuse(const struct plan_unit *unit, struct hsdp_error *reterr)
 {
@@ -25,63 +27,24 @@ static bool param_is_in(const struct hsdp_plan *plan, uint32_t index, bool is_fr
     return param->storage == index && ((param->flags & HSDP_PARAM_FROZEN) != 0) == is_frozen;
 }
 
-/* The run of elements that no shard boundary may fall into: 1 where any element may be first. */
-static uint64_t param_block(const struct plan_param *param)
-{
-    uint64_t block = param->block_elems < param->n_elems ? param->block_elems : param->n_elems;
-
-    return block == 0 ? 1 : block;
-}
-
-static bool unit_is_cut(const struct hsdp_plan *plan, const struct plan_unit *unit)
+static uint64_t unit_n_shards(const struct hsdp_plan *plan, const struct plan_unit *unit)
 {
     const struct plan_class *klass = &plan->classes[unit->class_index];
 
-    return placement_n_slices(&klass->place, plan->mesh, HSDP_SHARD_STEP) > 1;
+    return placement_n_slices(&klass->place, plan->mesh, HSDP_SHARD_STEP);
 }
 
-/*
- * Step shards are a multiple of this many elements, and so is the offset of each parameter that
- * has blocks: then no boundary can fall inside of one. Where blocks have no common multiple that
- * is small beside the buffer, padding would outgrow the parameters; that is refused.
- */
-static int32_t shard_multiple(const struct hsdp_plan *plan, const struct plan_unit *unit,
-                              bool is_frozen, uint64_t *ret_multiple, struct hsdp_error *reterr)
-{
-    uint64_t multiple = PLAN_ALIGN_ELEMS;
-    uint64_t n_elems = PLAN_GRANULE_BYTES; /* what is small anyway */
-    bool is_small = true;
-
-    for (uint32_t i = 0; i < unit->n_params && unit_is_cut(plan, unit); i++) {
-        const struct plan_param *param = &plan->params[unit->params[i]];
-
-        if (param_is_in(plan, unit->params[i], is_frozen)) {
-            is_small = is_small && arith_add(n_elems, param->n_elems, &n_elems) &&
-                       arith_lcm(multiple, param_block(param), &multiple);
-        }
-    }
-    if (!is_small || multiple > n_elems) {
-        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                         "plan: unit %s: the block_elems of its parameters have no common multiple "
-                         "within the %" PRIu64 " elements that they hold; padding for that is not "
-                         "built in this version",
-                         unit->name, n_elems - PLAN_GRANULE_BYTES);
-    }
-    *ret_multiple = multiple;
-    return HSDP_OK;
-}
-
-/* A buffer's length is a multiple of this: equal step shards of whole multiples, and parameter
- * shards of whole granules. */
+/* A buffer's length is a multiple of this: equal step shards of whole PLAN_ALIGN_ELEMS, and
+ * parameter shards of whole granules. */
 static bool buffer_multiple(const struct hsdp_plan *plan, const struct plan_unit *unit,
-                            uint64_t step_multiple, uint64_t *ret_multiple)
+                            uint64_t *ret_multiple)
 {
     const struct plan_class *klass = &plan->classes[unit->class_index];
-    uint64_t step = placement_n_slices(&klass->place, plan->mesh, HSDP_SHARD_STEP);
+    uint64_t step = unit_n_shards(plan, unit);
     uint64_t param = placement_n_slices(&klass->place, plan->mesh, HSDP_SHARD_PARAM);
     uint64_t granule = PLAN_GRANULE_BYTES / dtype_bytes(klass->param_dtype);
 
-    return arith_mul(step, step_multiple, &step) && arith_mul(param, granule, &param) &&
+    return arith_mul(step, PLAN_ALIGN_ELEMS, &step) && arith_mul(param, granule, &param) &&
            arith_lcm(step, param, ret_multiple);
 }
 
@@ -89,19 +52,16 @@ static bool buffer_multiple(const struct hsdp_plan *plan, const struct plan_unit
 static bool params_place(struct hsdp_plan *plan, const struct plan_unit *unit, bool is_frozen,
                          uint64_t *ret_end, uint64_t *ret_n_elems)
 {
-    bool is_cut = unit_is_cut(plan, unit);
     uint64_t end = 0;
     uint64_t n_elems = 0;
 
     for (uint32_t i = 0; i < unit->n_params; i++) {
         struct plan_param *param = &plan->params[unit->params[i]];
-        uint64_t align = PLAN_ALIGN_ELEMS;
 
         if (!param_is_in(plan, unit->params[i], is_frozen)) {
             continue;
         }
-        if ((is_cut && !arith_lcm(align, param_block(param), &align)) ||
-            !arith_round_up(end, align, &param->offset_elems) ||
+        if (!arith_round_up(end, PLAN_ALIGN_ELEMS, &param->offset_elems) ||
             !arith_add(param->offset_elems, param->n_elems, &end) || end > PLAN_MAX_ELEMS) {
             return false;
         }
@@ -113,6 +73,69 @@ static bool params_place(struct hsdp_plan *plan, const struct plan_unit *unit, b
     return true;
 }
 
+/* ----------------------------------------------------------------------------------- blocks */
+
+/* What of a buffer blocks.c has to know. */
+static uint32_t items_fill(const struct hsdp_plan *plan, const struct plan_unit *unit,
+                           bool is_frozen, struct block_item *items)
+{
+    uint32_t n_items = 0;
+
+    for (uint32_t i = 0; i < unit->n_params; i++) {
+        const struct plan_param *param = &plan->params[unit->params[i]];
+        uint64_t n_elems = 0;
+
+        if (!param_is_in(plan, unit->params[i], is_frozen)) {
+            continue;
+        }
+        arith_round_up(param->n_elems, PLAN_ALIGN_ELEMS, &n_elems); /* all of them were added up */
+        items[n_items++] = (struct block_item){.n_elems = n_elems,
+                                               .block_elems = block_of(n_elems, param->block_elems),
+                                               .index = unit->params[i]};
+    }
+    return n_items;
+}
+
+/* Moves the parameters so that no boundary cuts a block; *n_elems is the buffer's length. */
+static int32_t blocks_lay_out(struct hsdp_plan *plan, const struct plan_unit *unit, bool is_frozen,
+                              uint64_t multiple, uint64_t *n_elems, struct hsdp_error *reterr)
+{
+    struct block_item *items = malloc(unit->n_params * sizeof(*items));
+    struct block_spec spec = {.items = items, .n_shards = unit_n_shards(plan, unit)};
+    struct block_shards shards = {0};
+    enum block_result result = BLOCKS_NO_MEMORY;
+
+    if (items != NULL) {
+        spec.n_items = items_fill(plan, unit, is_frozen, items);
+        spec.shard_multiple = multiple / spec.n_shards;
+        spec.max_elems = PLAN_MAX_ELEMS;
+        spec.max_tries = BLOCK_TRIES / plan->n_params; /* bounds the time of the whole plan */
+        spec.max_tries = spec.max_tries > BLOCK_MAX_TRIES ? BLOCK_MAX_TRIES : spec.max_tries;
+        result = blocks_place(&spec, &shards);
+    }
+    for (uint32_t i = 0; result == BLOCKS_PLACED && i < spec.n_items; i++) {
+        plan->params[items[i].index].offset_elems = items[i].offset_elems;
+    }
+    free(items);
+    *n_elems = shards.shard_elems * spec.n_shards;
+    if (result == BLOCKS_NO_MEMORY) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "plan: no memory for a layout");
+    }
+    return result == BLOCKS_PLACED ? HSDP_OK : size_refuse(unit, reterr);
+}
+
+static bool unit_has_blocks(const struct hsdp_plan *plan, const struct plan_unit *unit,
+                            bool is_frozen)
+{
+    bool has_blocks = false;
+
+    for (uint32_t i = 0; i < unit->n_params && !has_blocks; i++) {
+        has_blocks = param_is_in(plan, unit->params[i], is_frozen) &&
+                     plan->params[unit->params[i]].block_elems > 1;
+    }
+    return has_blocks && unit_n_shards(plan, unit) > 1;
+}
+
 static int32_t buffer_lay_out(struct hsdp_plan *plan, struct plan_unit *unit, bool is_frozen,
                               struct hsdp_error *reterr)
 {
@@ -121,21 +144,25 @@ static int32_t buffer_lay_out(struct hsdp_plan *plan, struct plan_unit *unit, bo
     uint64_t multiple = 1;
     uint64_t end = 0;
     uint64_t n_elems = 0;
+    uint64_t n_dense;
     int32_t status;
 
-    status = shard_multiple(plan, unit, is_frozen, &multiple, reterr);
-    if (status != HSDP_OK) {
-        return status;
-    }
     /* At least one multiple, so that a buffer of empty parameters is a buffer like any other. */
     if (!params_place(plan, unit, is_frozen, &end, &n_elems) ||
-        !buffer_multiple(plan, unit, multiple, &multiple) ||
-        !arith_round_up(end == 0 ? 1 : end, multiple, &buffer->n_elems) ||
-        buffer->n_elems > PLAN_MAX_ELEMS) {
+        !buffer_multiple(plan, unit, &multiple) ||
+        !arith_round_up(end == 0 ? 1 : end, multiple, &n_dense) || n_dense > PLAN_MAX_ELEMS) {
         return size_refuse(unit, reterr);
+    }
+    buffer->n_elems = n_dense;
+    if (unit_has_blocks(plan, unit, is_frozen)) {
+        status = blocks_lay_out(plan, unit, is_frozen, multiple, &buffer->n_elems, reterr);
+        if (status != HSDP_OK) {
+            return status;
+        }
     }
     buffer->is_frozen = is_frozen;
     buffer->n_padding_elems = buffer->n_elems - n_elems;
+    buffer->n_block_padding_elems = buffer->n_elems - n_dense;
     for (int cut = 0; cut < PLACEMENT_N_CUTS; cut++) {
         buffer->shard_elems[cut] =
             buffer->n_elems / placement_n_slices(&klass->place, plan->mesh, cut);

@@ -9,7 +9,8 @@
 #include "hsdp/unit.h"
 #include "plan/build.h"
 
-#define NOTE_BYTES 512u
+#define NOTE_BYTES         512u
+#define BLOCK_NOTE_PERCENT 5u
 
 static int32_t note_add(struct hsdp_plan *plan, const char *note, struct hsdp_error *reterr)
 {
@@ -137,6 +138,53 @@ static int32_t verify_note(struct hsdp_plan *plan, const struct plan_class *klas
     return note_add(plan, note, reterr);
 }
 
+/* Elements of a unit's parameters, and what blocks add to its padding. */
+static void unit_count(const struct plan_unit *unit, double *ret_elems, double *ret_block_padding)
+{
+    uint64_t n_elems = 0;
+    uint64_t n_block_padding = 0;
+
+    for (uint32_t b = 0; b < unit->n_buffers; b++) {
+        n_elems += unit->buffers[b].n_elems - unit->buffers[b].n_padding_elems;
+        n_block_padding += unit->buffers[b].n_block_padding_elems;
+    }
+    *ret_elems = (double)n_elems;
+    *ret_block_padding = (double)n_block_padding;
+}
+
+/* Blocks that are large beside a shard, or have no common multiple, may cost much. */
+static int32_t block_note(struct hsdp_plan *plan, struct hsdp_error *reterr)
+{
+    uint32_t n_units = 0;
+    uint32_t worst = 0;
+    double most_percent = 0.0;
+    char note[NOTE_BYTES];
+
+    for (uint32_t u = 0; u < plan->n_units; u++) {
+        double n_elems;
+        double n_block_padding;
+
+        unit_count(&plan->units[u], &n_elems, &n_block_padding);
+        if (n_block_padding * 100.0 <= n_elems * BLOCK_NOTE_PERCENT) {
+            continue;
+        }
+        n_units++;
+        if (n_block_padding * 100.0 / n_elems > most_percent) {
+            most_percent = n_block_padding * 100.0 / n_elems;
+            worst = u;
+        }
+    }
+    if (n_units == 0) {
+        return HSDP_OK;
+    }
+    snprintf(note, sizeof(note),
+             "block_elems: keeping blocks whole pads %" PRIu32 " of %" PRIu32
+             " units by more than %u %%, unit %s by %.0f %% of its parameters; larger units, fewer "
+             "shards, or blocks with a small common multiple take less",
+             n_units, plan->n_units, BLOCK_NOTE_PERCENT, plan->units[worst].name, most_percent);
+    return note_add(plan, note, reterr);
+}
+
 int32_t plan_write_notes(struct hsdp_plan *plan, struct hsdp_error *reterr)
 {
     int32_t status = HSDP_OK;
@@ -154,6 +202,9 @@ int32_t plan_write_notes(struct hsdp_plan *plan, struct hsdp_error *reterr)
         if (status == HSDP_OK) {
             status = verify_note(plan, &plan->classes[c], reterr);
         }
+    }
+    if (status == HSDP_OK) {
+        status = block_note(plan, reterr);
     }
     return status;
 }

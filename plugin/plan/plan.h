@@ -60,6 +60,7 @@ struct plan_buffer {
     bool is_frozen;
     uint64_t n_elems; /* with padding; a multiple of every cut, never 0 */
     uint64_t n_padding_elems;
+    uint64_t n_block_padding_elems; /* of those, what there would not be without block_elems */
     uint64_t shard_elems[PLACEMENT_N_CUTS]; /* of one rank: P, G, S */
 };
 

@@ -101,9 +101,34 @@ static void buffer_write(struct text *text, const struct plan_buffer *buffer)
     json_bool(text, "frozen", buffer->is_frozen);
     json_uint(text, "elems", buffer->n_elems);
     json_uint(text, "padding_elems", buffer->n_padding_elems);
+    json_uint(text, "block_padding_elems", buffer->n_block_padding_elems);
     json_uint(text, "param_shard_elems", buffer->shard_elems[HSDP_SHARD_PARAM]);
     json_uint(text, "grad_shard_elems", buffer->shard_elems[HSDP_SHARD_GRAD]);
     json_uint(text, "step_shard_elems", buffer->shard_elems[HSDP_SHARD_STEP]);
+    json_close(text, '}');
+}
+
+/* Of all ranks together: elements of the unsharded buffers of some units. */
+static void padding_write(const struct hsdp_plan *plan, struct text *text, uint32_t first,
+                          uint32_t end)
+{
+    uint64_t n_elems = 0;
+    uint64_t n_padding = 0;
+    uint64_t n_block_padding = 0;
+
+    for (uint32_t u = first; u < end; u++) {
+        for (uint32_t b = 0; b < plan->units[u].n_buffers; b++) {
+            const struct plan_buffer *buffer = &plan->units[u].buffers[b];
+
+            n_elems += buffer->n_elems;
+            n_padding += buffer->n_padding_elems;
+            n_block_padding += buffer->n_block_padding_elems;
+        }
+    }
+    json_open(text, "padding", '{');
+    json_uint(text, "elems", n_elems);
+    json_uint(text, "padding_elems", n_padding);
+    json_uint(text, "block_padding_elems", n_block_padding);
     json_close(text, '}');
 }
 
@@ -127,6 +152,7 @@ static void unit_write(const struct hsdp_plan *plan, struct text *text, uint32_t
         buffer_write(text, &row->buffers[b]);
     }
     json_close(text, ']');
+    padding_write(plan, text, unit, unit + 1);
     json_close(text, '}');
 }
 
@@ -165,6 +191,7 @@ void plan_write_json(const struct hsdp_plan *plan, struct text *text, const char
         unit_write(plan, text, u);
     }
     json_close(text, ']');
+    padding_write(plan, text, 0, plan->n_units);
     memory_write(plan, text);
     json_open(text, "notes", '[');
     for (uint32_t i = 0; i < plan->n_notes; i++) {
