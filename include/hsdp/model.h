@@ -67,8 +67,9 @@ struct hsdp_model_ops {
     size_t struct_size;
 
     /**
-     * Compares the plan across ranks and allocates. All values are zero until they are edited.
-     * Collective over the job.
+     * Compares the plan across ranks and allocates. All values are zero until they are edited, and
+     * on a CPU take no memory before: a model larger than memory may be created, and each rank fill
+     * what it can hold. Collective over the job.
      *
      * Ownership: the plan may be destroyed afterwards; the job stays alive as long as the model.
      * Errors: HSDP_ERR_MISMATCH names the first differing entry of the plan and the rank;

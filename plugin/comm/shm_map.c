@@ -144,8 +144,8 @@ static int32_t private_map(struct store *store, struct hsdp_error *reterr)
     for (uint32_t unit = 0; unit < store->plan->n_units; unit++) {
         store->private_bytes += unit_private_bytes(store, unit);
     }
-    base = mmap(NULL, store->private_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                0);
+    base = mmap(NULL, store->private_bytes, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); /* like the shared file */
     if (base == MAP_FAILED) {
         return map_refuse("masters and gradients", store->private_bytes, reterr);
     }

@@ -325,8 +325,8 @@ static int32_t state_add(struct hsdp_model *model, const char *name, enum dtype 
     state.n_bytes = model->state_elems * dtype_bytes(dtype);
     state.n_bytes = state.n_bytes == 0 ? 1 : state.n_bytes;
     state.name = strdup(name);
-    state.base =
-        mmap(NULL, state.n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    state.base = mmap(NULL, state.n_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (state.name == NULL || state.base == MAP_FAILED) {
         free(state.name);
         if (state.base != MAP_FAILED) {
