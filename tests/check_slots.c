@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "plan/build.h"
 #include "plan/plan.h"
 #include "plan_fixture.h"
 #include "suite.h"
@@ -112,6 +113,81 @@ START_TEST(slots_of_one_and_two_are_as_small_as_can_be)
 }
 END_TEST
 
+/* The largest sum of K in a row, added up anew for each; and the sum of the largest of each slot.
+ */
+static void sums_count(const struct hsdp_plan *plan, uint64_t *ret_least, uint64_t *ret_rooms)
+{
+    uint64_t rooms[8] = {0};
+
+    *ret_least = *ret_rooms = 0;
+    for (uint32_t u = 0; u < plan->n_units; u++) {
+        uint32_t n_row = 0;
+        uint64_t sum = 0;
+
+        for (uint32_t v = u; v < plan->n_units && n_row < plan->n_slots; v++) {
+            if (!plan->units[v].buffers[0].is_frozen) {
+                sum += unit_grad_bytes(plan, v);
+                n_row++;
+            }
+        }
+        *ret_least = sum > *ret_least ? sum : *ret_least;
+        if (!plan->units[u].buffers[0].is_frozen) {
+            uint64_t *room = &rooms[plan->units[u].grad_slot];
+
+            sum = unit_grad_bytes(plan, u);
+            *ret_rooms += sum > *room ? sum - *room : 0;
+            *room = sum > *room ? sum : *room;
+        }
+    }
+}
+
+/* For more than two it is never more than a room for each slot, and mostly the largest sum. */
+START_TEST(slots_of_more_are_nearly_as_small_as_can_be)
+{
+    uint64_t state = 70 + (uint64_t)_i;
+    uint64_t all = 0;
+    uint64_t all_least = 0;
+    uint64_t all_rooms = 0;
+
+    for (int round = 0; round < 100; round++) {
+        struct hsdp_plan *plan = slots_plan(&state, (uint32_t)_i, 1 + fixture_random(&state, 30));
+        uint64_t least;
+        uint64_t rooms;
+
+        sums_count(plan, &least, &rooms);
+        ck_assert_uint_ge(plan->grad_slots_bytes, least);
+        ck_assert_uint_le(plan->grad_slots_bytes, rooms);
+        ck_assert_uint_eq(plan->totals.grad_slot_bytes, plan->grad_slots_bytes);
+        ck_assert_uint_eq(plan_least_slots_bytes(plan), least);
+        all += plan->grad_slots_bytes;
+        all_least += least;
+        all_rooms += rooms;
+        plan_destroy(plan);
+    }
+    ck_assert_uint_le(all, all_least + all_least / 16);
+    ck_assert_uint_lt(all, all_rooms);
+}
+END_TEST
+
+/* An embedding and a head lie in the same bytes, though their slots are not the same. */
+START_TEST(slots_of_two_large_units_far_apart_are_one)
+{
+    struct hsdp_plan *plan = fixture_plan("dp=2", 0, "slots=3");
+    static const char *const names[] = {"emb", "a", "b", "c", "d", "e", "f", "head"};
+
+    fixture_class(plan, "dense", "");
+    for (uint32_t u = 0; u < 8; u++) {
+        fixture_unit(plan, names[u]);
+        fixture_param(plan, u, names[u], u == 0 || u == 7 ? "[20480]" : "[2048]");
+    }
+    fixture_finish(plan);
+    ck_assert_uint_ne(plan->units[0].grad_slot, plan->units[7].grad_slot);
+    ck_assert_uint_eq(plan->grad_slots_bytes, 4 * (20480 + 2 * 2048));
+    ck_assert(plan_grads_overlap(plan, 0, 7));
+    plan_destroy(plan);
+}
+END_TEST
+
 START_TEST(slots_of_whole_parameters_are_none)
 {
     static const struct {
@@ -151,6 +227,8 @@ Suite *module_suite(void)
 
     tcase_add_test(tcase, slots_of_units_in_a_row_do_not_overlap);
     tcase_add_test(tcase, slots_of_one_and_two_are_as_small_as_can_be);
+    tcase_add_loop_test(tcase, slots_of_more_are_nearly_as_small_as_can_be, 3, 8);
+    tcase_add_test(tcase, slots_of_two_large_units_far_apart_are_one);
     tcase_add_test(tcase, slots_of_whole_parameters_are_none);
     suite_add_tcase(suite, tcase);
     return suite;

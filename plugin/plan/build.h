@@ -44,6 +44,15 @@ int32_t plan_lay_out(struct hsdp_plan *plan, struct hsdp_error *reterr);
 /** slots.c: slots, and where their memory lies. */
 int32_t plan_assign_slots(struct hsdp_plan *plan, struct hsdp_error *reterr);
 
+/**
+ * slot_fit.c: moves gradient buffers closer together than the slots they are in, where that takes
+ * less memory.
+ */
+int32_t plan_fit_slots(struct hsdp_plan *plan, struct hsdp_error *reterr);
+
+/** The largest sum of gradient buffers of K units in a row: no slots can be smaller. */
+uint64_t plan_least_slots_bytes(const struct hsdp_plan *plan);
+
 /** accounting.c: the totals of a plan that is laid out. */
 void plan_add_up(struct hsdp_plan *plan);
 

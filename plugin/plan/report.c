@@ -163,6 +163,7 @@ static void memory_write(const struct hsdp_plan *plan, struct text *text)
     json_open(text, "slots", '{');
     json_uint(text, "count", plan->n_slots);
     json_uint(text, "grad_slot_bytes", totals->grad_slot_bytes);
+    json_uint(text, "least_grad_slot_bytes", plan_least_slots_bytes(plan));
     json_close(text, '}');
     json_open(text, "memory", '{');
     json_uint(text, "param_bytes", totals->param_bytes);

@@ -13,7 +13,8 @@
  *
  * The memory of gradient slots: with K = 1 everything starts at 0. With K = 2 even positions start
  * at the front and odd ones end at the back, so that neighbours just fit: the memory is the
- * largest sum of two. With more slots each has the room of its largest unit.
+ * largest sum of two. With more slots each has the room of its largest unit, or less where
+ * slot_fit.c finds it; the report says beside it what the largest sum is.
  */
 
 /* Bytes of a unit's gradient buffer in the slots; whole granules. */
@@ -49,29 +50,32 @@ static void slot_numbers_assign(struct hsdp_plan *plan)
     }
 }
 
-/* K <= 2: the largest sum of K units in a row. */
-static uint64_t rows_measure(const struct hsdp_plan *plan)
+uint64_t plan_least_slots_bytes(const struct hsdp_plan *plan)
 {
     uint64_t most_bytes = 0;
-    uint64_t previous_bytes = 0;
+    uint64_t row_bytes = 0;
+    uint32_t first = plan->n_units; /* one behind the first unit of the row */
+    uint32_t n_row = 0;
 
     for (uint32_t u = plan->n_units; u-- > 0;) {
-        uint64_t n_bytes = grad_bytes(plan, &plan->units[u]);
-
         if (plan->units[u].grad_slot == HSDP_NO_SLOT) {
             continue;
         }
-        if (n_bytes + previous_bytes > most_bytes) {
-            most_bytes = n_bytes + previous_bytes;
+        row_bytes += grad_bytes(plan, &plan->units[u]);
+        n_row++;
+        while (n_row > plan->n_slots) { /* units without gradients are in no row */
+            first--;
+            n_row -= plan->units[first].grad_slot != HSDP_NO_SLOT;
+            row_bytes -= grad_bytes(plan, &plan->units[first]);
         }
-        previous_bytes = plan->n_slots == 2 ? n_bytes : 0;
+        most_bytes = row_bytes > most_bytes ? row_bytes : most_bytes;
     }
     return most_bytes;
 }
 
 static void ends_assign(struct hsdp_plan *plan)
 {
-    plan->grad_slots_bytes = rows_measure(plan);
+    plan->grad_slots_bytes = plan_least_slots_bytes(plan);
     for (uint32_t u = 0; u < plan->n_units; u++) {
         struct plan_unit *unit = &plan->units[u];
 
@@ -108,7 +112,7 @@ static int32_t rooms_assign(struct hsdp_plan *plan, struct hsdp_error *reterr)
     }
     plan->grad_slots_bytes = rooms[plan->n_slots];
     free(rooms);
-    return HSDP_OK;
+    return plan_fit_slots(plan, reterr);
 }
 
 int32_t plan_assign_slots(struct hsdp_plan *plan, struct hsdp_error *reterr)
