@@ -70,8 +70,6 @@ static const struct {
      "replicate_dims \"foo\": unknown dimension \"foo\"; known: dp"},
     {"PP=2,dp=4", "replicate_dims=pp[0]", HSDP_ERR_INVALID,
      "replicate_dims \"pp[0]\": coordinates are not allowed here, only whole dimensions"},
-    {"dp=8", "verify=wrap", HSDP_ERR_UNSUPPORTED,
-     "verify: \"wrap\" is not built in this version; off, access and step:N are"},
     {"dp=8", "verify=step:5,access,step:6", HSDP_ERR_INVALID,
      "verify: \"step:5,access,step:6\" says step:N twice"},
     {"dp=8", "verify=access,off", HSDP_ERR_INVALID,

@@ -93,7 +93,8 @@ extern "C" {
     (-17) /* the size needed is in the call's count or size output                                 \
            */
 
-#define HSDP_ERR_DRIFT (-18) /* replicas hold different values: verify=step:N, see step.h */
+#define HSDP_ERR_DRIFT  (-18) /* replicas hold different values: verify=step:N, see step.h */
+#define HSDP_ERR_DEFECT (-19) /* this plugin computes something wrong: verify=wrap, see model.h */
 
 /* --------------------------------------------------------------------------------------- error */
 

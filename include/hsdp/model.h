@@ -71,11 +71,19 @@ struct hsdp_model_ops {
      * on a CPU take no memory before: a model larger than memory may be created, and each rank fill
      * what it can hold. Collective over the job.
      *
+     * With verify=wrap it then proves the model: known gradients go through the slots, the wire
+     * dtype, the reduction, the divisor and the norm, known masters through publish and unshard,
+     * and each element of every unit must come out counted once, as the class and the mesh say.
+     * That takes two steps of the model's communication and leaves no trace: values are zero again,
+     * the next step is step 1, counters of steps, operations and traffic stand where they stood.
+     *
      * Ownership: the plan may be destroyed afterwards; the job stays alive as long as the model.
      * Errors: HSDP_ERR_MISMATCH names the first differing entry of the plan and the rank;
      * HSDP_ERR_STATE when the job is not connected or the plan not finished; HSDP_ERR_INVALID when
      * the plan's world or rank is not the job's; HSDP_ERR_UNSUPPORTED for what this plugin cannot
-     * execute, with a sentence.
+     * execute, with a sentence. HSDP_ERR_DEFECT, on every rank, when the proof fails: the sentence
+     * names class, unit, the parameter where it is one, how often gradients are counted and how
+     * often they should be. The job does not fail: another strategy or plugin may do.
      */
     int32_t (*create)(hsdp_job *job, const hsdp_plan *plan, hsdp_model **ret_model,
                       struct hsdp_error *reterr);

@@ -48,7 +48,7 @@ const char *error_name(int32_t status)
         "OK",          "INVALID",        "VERSION",          "UNSUPPORTED", "NO_MEMORY",
         "TIMEOUT",     "PEER_LOST",      "MISMATCH",         "ABORTED",     "STATE",
         "UNAVAILABLE", "ADDRESS_IN_USE", "DEVICE",           "FORKED",      "BUSY",
-        "NONFINITE",   "NOT_MEMBER",     "BUFFER_TOO_SMALL", "DRIFT",
+        "NONFINITE",   "NOT_MEMBER",     "BUFFER_TOO_SMALL", "DRIFT",       "DEFECT",
     };
     int64_t index = -(int64_t)status;
 

@@ -79,6 +79,7 @@ static void texts_write(const struct hsdp_mesh *mesh, struct plan_class *klass)
     const struct placement *place = &klass->place;
 
     mesh_dims_text(mesh, place->reduced, klass->reduce_dims, sizeof(klass->reduce_dims));
+    mesh_dims_text(mesh, place->replicated, klass->replicated_dims, sizeof(klass->replicated_dims));
     for (int cut = 0; cut < PLACEMENT_N_CUTS; cut++) {
         char *text = klass->cut_dims[cut];
 

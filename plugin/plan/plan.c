@@ -107,11 +107,6 @@ static int32_t verify_read(struct hsdp_plan *plan, struct hsdp_error *reterr)
         word += n;
         word += strspn(word, ",");
     }
-    if (plan->verify.is_wrap) {
-        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                         "verify: \"wrap\" is not built in this version; off, access and step:N "
-                         "are");
-    }
     return HSDP_OK;
 }
 

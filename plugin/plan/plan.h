@@ -39,6 +39,7 @@ struct plan_class {
     uint32_t divisor;                                      /* 1 for a sum */
     char cut_dims[PLACEMENT_N_CUTS][PLAN_DIMS_TEXT_BYTES]; /* selectors, in slice order */
     char reduce_dims[PLAN_DIMS_TEXT_BYTES];
+    char replicated_dims[PLAN_DIMS_TEXT_BYTES];
 };
 
 struct plan_param {

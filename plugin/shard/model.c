@@ -139,6 +139,12 @@ int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
     }
     shapes_fill(model);
     notes_log(model);
+    if (plan->verify.is_wrap) {
+        status = verify_wrap(model, reterr);
+    }
+    if (status != HSDP_OK) {
+        goto out;
+    }
     model->reporter.write = model_report_write;
     job_reporter_add(job, &model->reporter);
     model_memory_count(model, true);

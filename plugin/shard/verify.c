@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "shard/proof.h"
 
 /* What ranks compare. */
 struct choice {
@@ -64,5 +65,108 @@ int32_t verify_agree(struct hsdp_job *job, const struct hsdp_plan *plan, struct 
         status = choices_compare(job, all, reterr);
     }
     free(all);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------- wrap */
+
+/* A counter of the job, and what it has counted before. */
+struct count {
+    _Atomic uint64_t *counter;
+    uint64_t value;
+};
+
+/* Those that tell a host what its own calls have done; waits were really waited. */
+static bool is_of_calls(const char *name)
+{
+    return strcmp(name, "steps") == 0 || strcmp(name, "unshards") == 0 ||
+           strcmp(name, "reductions") == 0 || strncmp(name, "traffic.", 8) == 0 ||
+           strncmp(name, "operations.", 11) == 0;
+}
+
+/* Freed by the caller; NULL without memory: then the proof is counted too. */
+static struct count *counts_keep(struct hsdp_job *job, uint64_t *ret_n_counts)
+{
+    struct count *counts;
+    const char *name;
+    uint64_t n_names = 0;
+    uint64_t n = 0;
+
+    while (job_counter_name(job, n_names, &name, NULL) == HSDP_OK) {
+        n_names++;
+    }
+    counts = calloc(n_names + 1, sizeof(*counts));
+    for (uint64_t i = 0; counts != NULL && i < n_names; i++) {
+        job_counter_name(job, i, &name, NULL);
+        if (is_of_calls(name)) {
+            counts[n].counter = job_counter_register(job, name);
+            counts[n].value = atomic_load(counts[n].counter);
+            n++;
+        }
+    }
+    *ret_n_counts = n;
+    return counts;
+}
+
+static void counts_restore(struct count *counts, uint64_t n_counts)
+{
+    for (uint64_t i = 0; counts != NULL && i < n_counts; i++) {
+        atomic_store(counts[i].counter, counts[i].value);
+    }
+    free(counts);
+}
+
+/* As a model is that has not done anything. */
+static void model_restore(struct hsdp_model *model)
+{
+    memset(&model->step, 0, sizeof(model->step));
+    memset(model->factor, 0, sizeof(model->factor));
+    model->n_steps = 0;
+    model->n_discarded = 0;
+    model->n_passes = 0;
+}
+
+static int32_t proof_run(struct proof *proof, struct hsdp_error *reterr)
+{
+    int32_t status = proof_grads(proof, PROOF_EVERY_RANK, reterr);
+
+    if (status == HSDP_OK) {
+        status = proof_grads(proof, PROOF_ONE_RANK, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = proof_params(proof, reterr);
+    }
+    return status;
+}
+
+int32_t verify_wrap(struct hsdp_model *model, struct hsdp_error *reterr)
+{
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    struct count *counts;
+    struct proof proof;
+    uint64_t n_counts;
+    int32_t status;
+
+    status = proof_init(&proof, model, &err);
+    if (proof.gathered == NULL) {
+        proof_fini(&proof);
+        return error_set(reterr, status, "%s", err.message);
+    }
+    proof.fault.status = status; /* nobody begins unless all can */
+    snprintf(proof.fault.text, sizeof(proof.fault.text), "%.400s", err.message);
+    counts = counts_keep(model->job, &n_counts);
+    status = proof_agree(&proof, reterr);
+    if (status == HSDP_OK) {
+        status = proof_run(&proof, reterr);
+    }
+    if (status == HSDP_OK) {
+        model_restore(model);
+        job_log(model->job, HSDP_LOG_INFO,
+                "verify=wrap: gradients, norm and parameters of %" PRIu32 " units in %" PRIu32
+                " classes are right",
+                model->plan->n_units, model->plan->n_classes);
+    }
+    counts_restore(counts, n_counts);
+    proof_fini(&proof);
     return status;
 }

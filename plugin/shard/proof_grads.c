@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The proof at wrap: known gradients through slots, wire, reduction, divisor and norm. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "device/cast.h"
+#include "device/fpmode.h"
+#include "hsdp/unit.h"
+#include "shard/proof.h"
+#include "shard/step.h"
+#include "shard/tensor.h"
+#include "shard/unit.h"
+
+#define BLOCK_ELEMS 1024u
+
+static const struct promise *promise_of(const struct proof *proof, uint32_t unit)
+{
+    return &proof->promises[proof->model->plan->units[unit].class_index];
+}
+
+static bool takes_part(const struct proof *proof, uint32_t unit)
+{
+    return plan_is_trainable(proof->model->plan, unit) &&
+           (proof->only == PROOF_ALL_UNITS || proof->only == unit);
+}
+
+static uint64_t block_elems(uint64_t n_elems, uint64_t first)
+{
+    return n_elems - first < BLOCK_ELEMS ? n_elems - first : BLOCK_ELEMS;
+}
+
+/* ------------------------------------------------------------------------------ the pass */
+
+/* What was in a slot before must not be seen: nothing but NaN, until it is acquired. With
+ * verify=access it cannot be written then. */
+static void slots_spoil(struct proof *proof)
+{
+    struct hsdp_model *model = proof->model;
+
+    for (uint32_t unit = 0; unit < model->plan->n_units && !model->plan->verify.is_access; unit++) {
+        memset(model->ops->grads(model->store, unit), 0xff,
+               plan_grad_slot_bytes(model->plan, unit));
+    }
+}
+
+/* Where one rank gives an element, the others give zeros: each in its turn, all in every shard. */
+static void others_zero(const struct promise *promise, uint32_t param, uint64_t first, uint64_t n,
+                        float *values)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        if ((first + i + param) % promise->n_ranks != promise->index) {
+            values[i] = 0.0f;
+        }
+    }
+}
+
+/* Writes this rank's gradient of a parameter, as a host does. */
+static int32_t param_fill(struct proof *proof, enum proof_round round, uint32_t param,
+                          struct hsdp_error *reterr)
+{
+    const struct plan_param *p = &proof->model->plan->params[param];
+    const struct promise *promise = promise_of(proof, p->unit);
+    uint64_t n_elems = proof_elems(p);
+    struct fp_mode mode = fp_mode_enter();
+    struct hsdp_tensor view;
+    float values[BLOCK_ELEMS];
+    int32_t status;
+
+    status = model_param_view(proof->model, param, HSDP_VIEW_GRAD, &view, reterr);
+    for (uint64_t first = 0; status == HSDP_OK && first < n_elems; first += BLOCK_ELEMS) {
+        uint64_t n = block_elems(n_elems, first);
+        uint8_t *target = tensor_base(&view);
+
+        proof_values(proof, round, param, first, n, values);
+        if (round == PROOF_ONE_RANK) {
+            others_zero(promise, param, first, n, values);
+        }
+        cast_from_fp32(target + first * dtype_bytes(promise->gradient_dtype),
+                       promise->gradient_dtype, values, n);
+    }
+    fp_mode_leave(mode);
+    return status;
+}
+
+static int32_t unit_give(struct proof *proof, enum proof_round round, uint64_t pass, uint32_t unit,
+                         struct hsdp_error *reterr)
+{
+    struct hsdp_model *model = proof->model;
+    const struct plan_unit *plan_unit = &model->plan->units[unit];
+    int32_t use = round == PROOF_EVERY_RANK ? HSDP_USE_BACKWARD : HSDP_USE_BACKWARD_SET;
+    uint64_t ticket;
+    int32_t status;
+
+    status = unit_unshard(model, unit, use, NULL, &ticket, reterr);
+    for (uint32_t i = 0; status == HSDP_OK && i < plan_unit->n_params; i++) {
+        const struct plan_param *param = &model->plan->params[plan_unit->params[i]];
+
+        if (param->storage == plan_unit->params[i] && (param->flags & HSDP_PARAM_FROZEN) == 0) {
+            status = param_fill(proof, round, plan_unit->params[i], reterr);
+        }
+    }
+    if (status == HSDP_OK) {
+        status = unit_reduce(model, pass, unit, NULL, NULL, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = unit_release(model, unit, NULL, reterr);
+    }
+    return status;
+}
+
+/* A pass of scope full over the units that take part: allowed whatever is planned. */
+static int32_t pass_run(struct proof *proof, enum proof_round round, struct hsdp_error *reterr)
+{
+    struct hsdp_model *model = proof->model;
+    uint64_t n_units = 0;
+    uint64_t pass = 0;
+    int32_t status;
+
+    for (uint32_t unit = model->plan->n_units; unit-- > 0;) {
+        if (takes_part(proof, unit)) {
+            proof->units[n_units++] = unit;
+        }
+    }
+    slots_spoil(proof);
+    status = unit_backward_begin(model, proof->units, n_units, HSDP_SCOPE_FULL, &pass, reterr);
+    for (uint64_t i = 0; status == HSDP_OK && i < n_units; i++) {
+        status = unit_give(proof, round, pass, proof->units[i], reterr);
+    }
+    if (status == HSDP_OK) {
+        status = unit_backward_end(model, pass, NULL, NULL, reterr);
+    }
+    return status;
+}
+
+/* --------------------------------------------------------------------------- the gradients */
+
+/* What the reduced and divided gradient must be. Sums of ones, and one number plus zeros, are
+ * exact, so it has no order. */
+static void expected_fill(const struct proof *proof, enum proof_round round, uint32_t param,
+                          uint64_t first, uint64_t n, float *ret_values)
+{
+    const struct promise *promise = promise_of(proof, proof->model->plan->params[param].unit);
+    float n_given = round == PROOF_EVERY_RANK ? (float)promise->n_ranks : 1.0f;
+
+    proof_values(proof, round, param, first, n, ret_values);
+    cast_round(ret_values, promise->gradient_dtype, n);
+    cast_round(ret_values, promise->wire_dtype, n);
+    for (uint64_t i = 0; i < n; i++) {
+        ret_values[i] = ret_values[i] * n_given / promise->divisor;
+    }
+}
+
+static void grad_fault(struct proof *proof, enum proof_round round, uint32_t param, uint64_t elem,
+                       float found, float expected)
+{
+    const struct plan_param *p = &proof->model->plan->params[param];
+    const struct promise *promise = promise_of(proof, p->unit);
+    double times = (double)found / (double)expected;
+
+    if (round == PROOF_EVERY_RANK) {
+        proof_fault(proof, p->unit,
+                    ", parameter \"%.64s\", element %" PRIu64 ": gradients are counted %.9g times, "
+                    "expected 1 (%" PRIu32 " ranks gave 1 each, divided by %.9g: found %.9g, "
+                    "expected %.9g)",
+                    p->name, elem, times, promise->n_ranks, (double)promise->divisor, (double)found,
+                    (double)expected);
+    } else {
+        proof_fault(proof, p->unit,
+                    ", parameter \"%.64s\", element %" PRIu64 ": the gradient of one rank, number "
+                    "%" PRIu32 " of %" PRIu32 ", is counted %.9g times, expected 1 (divided by "
+                    "%.9g: found %.9g, expected %.9g)",
+                    p->name, elem, (uint32_t)((elem + param) % promise->n_ranks), promise->n_ranks,
+                    times, (double)promise->divisor, (double)found, (double)expected);
+    }
+}
+
+static void segment_compare(struct proof *proof, enum proof_round round,
+                            const struct hsdp_segment *segment, const float *grads)
+{
+    uint64_t elem = segment->param_offset_elems;
+    float expected[BLOCK_ELEMS];
+
+    for (uint64_t first = 0; first < segment->n_elems; first += BLOCK_ELEMS) {
+        uint64_t n = block_elems(segment->n_elems, first);
+
+        expected_fill(proof, round, segment->param, elem + first, n, expected);
+        for (uint64_t i = 0; i < n && proof->fault.status == HSDP_OK; i++) {
+            float found = grads[segment->shard_offset_elems + first + i];
+
+            if (!(found == expected[i])) { /* NaN is a fault as well */
+                grad_fault(proof, round, segment->param, elem + first + i, found, expected[i]);
+            }
+        }
+    }
+}
+
+static void padding_compare(struct proof *proof, uint32_t unit, const float *grads, uint64_t from,
+                            uint64_t to)
+{
+    for (uint64_t at = from; at < to && proof->fault.status == HSDP_OK; at++) {
+        if (!(grads[at] == 0.0f)) {
+            proof_fault(proof, unit,
+                        ": padding has a gradient: element %" PRIu64
+                        " of the step shard is %.9g, expected 0",
+                        at, (double)grads[at]);
+        }
+    }
+}
+
+/* This rank's step shard of a unit, element by element, and what lies between them. */
+static int32_t unit_compare(struct proof *proof, enum proof_round round, uint32_t unit,
+                            struct hsdp_error *reterr)
+{
+    struct hsdp_model *model = proof->model;
+    struct flat_shard shard;
+    uint64_t n_segments = 0;
+    uint64_t end = 0;
+    int32_t status;
+
+    status = model_flat_shard(model, unit, 0, HSDP_FLAT_GRAD, &shard, reterr);
+    if (status == HSDP_OK) {
+        status = plan_segments(model->plan, unit, HSDP_SHARD_STEP, model->plan->mesh->rank,
+                               proof->segments, sizeof(*proof->segments),
+                               model->plan->units[unit].n_params, &n_segments, reterr);
+    }
+    for (uint64_t i = 0; status == HSDP_OK && i < n_segments; i++) {
+        const struct hsdp_segment *segment = &proof->segments[i];
+
+        if (segment->buffer == 0) { /* the trainable one */
+            padding_compare(proof, unit, (const float *)shard.base, end,
+                            segment->shard_offset_elems);
+            segment_compare(proof, round, segment, (const float *)shard.base);
+            end = segment->shard_offset_elems + segment->n_elems;
+        }
+    }
+    if (status == HSDP_OK) {
+        padding_compare(proof, unit, (const float *)shard.base, end, shard.n_elems);
+    }
+    return status;
+}
+
+/* -------------------------------------------------------------------------------- the norm */
+
+/* Adds what a unit's elements, each once, add to the squared norm. */
+static void unit_norm_add(const struct proof *proof, enum proof_round round, uint32_t unit,
+                          struct norm_sum *sum)
+{
+    const struct plan_unit *plan_unit = &proof->model->plan->units[unit];
+    float values[BLOCK_ELEMS];
+
+    for (uint32_t i = 0; i < plan_unit->n_params; i++) {
+        const struct plan_param *param = &proof->model->plan->params[plan_unit->params[i]];
+        uint64_t n_elems = proof_elems(param);
+
+        if (param->storage != plan_unit->params[i] || (param->flags & HSDP_PARAM_FROZEN) != 0) {
+            continue;
+        }
+        for (uint64_t first = 0; first < n_elems; first += BLOCK_ELEMS) {
+            uint64_t n = block_elems(n_elems, first);
+
+            expected_fill(proof, round, plan_unit->params[i], first, n, values);
+            norm_sum_add(sum, values, n, 2);
+        }
+    }
+}
+
+/* Of all ranks that hold equal values the first counts them, whole, whoever owns the slices. */
+static int32_t norm_expect(struct proof *proof, enum proof_round round, double *ret_norm,
+                           struct hsdp_error *reterr)
+{
+    const struct hsdp_plan *plan = proof->model->plan;
+    struct fp_mode mode = fp_mode_enter();
+    struct norm_sum theirs;
+    struct norm_sum sum;
+    int32_t status;
+
+    memset(&sum, 0, sizeof(sum));
+    for (uint32_t unit = 0; unit < plan->n_units; unit++) {
+        if (takes_part(proof, unit) && promise_of(proof, unit)->is_first) {
+            unit_norm_add(proof, round, unit, &sum);
+        }
+    }
+    status =
+        job_exchange(proof->model->job, "model.create", &sum, sizeof(sum), proof->gathered, reterr);
+    memset(&sum, 0, sizeof(sum));
+    for (uint32_t rank = 0; status == HSDP_OK && rank < plan->mesh->world_ranks; rank++) {
+        memcpy(&theirs, proof->gathered + rank * sizeof(theirs), sizeof(theirs));
+        norm_sum_merge(&sum, &theirs);
+    }
+    *ret_norm = norm_sum_value(&sum, 2);
+    fp_mode_leave(mode);
+    return status;
+}
+
+/* A pass and its step, which is discarded; compares gradients, and tells both norms. */
+static int32_t round_run(struct proof *proof, enum proof_round round, double *ret_found,
+                         double *ret_expected, struct hsdp_error *reterr)
+{
+    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
+    struct hsdp_step_info info = HSDP_STEP_INFO_INIT;
+    struct hsdp_model *model = proof->model;
+    int32_t status;
+
+    status = pass_run(proof, round, reterr);
+    if (status == HSDP_OK) {
+        status = step_begin(model, &spec, NULL, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = step_result(model, &info, reterr);
+    }
+    for (uint32_t unit = 0; status == HSDP_OK && unit < model->plan->n_units; unit++) {
+        if (takes_part(proof, unit)) {
+            status = unit_compare(proof, round, unit, reterr);
+        }
+    }
+    if (status == HSDP_OK) {
+        status = step_discard(model, NULL, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = norm_expect(proof, round, ret_expected, reterr);
+    }
+    *ret_found = info.norm;
+    return status;
+}
+
+/* ----------------------------------------------------------------------- whose norm is wrong */
+
+/* One unit alone; a wrong norm is then that unit's. */
+static int32_t unit_blame(struct proof *proof, uint32_t unit, struct hsdp_error *reterr)
+{
+    double found = 0.0;
+    double expected = 0.0;
+    int32_t status;
+
+    proof->only = unit;
+    status = round_run(proof, PROOF_EVERY_RANK, &found, &expected, reterr);
+    if (status == HSDP_OK && found != expected && unit != PROOF_NO_UNIT) {
+        proof_fault(proof, unit,
+                    ": the norm counts elements %.9g times, expected 1 (every rank gave 1: found "
+                    "%.17g, expected %.17g)",
+                    found / expected * (found / expected), found, expected);
+    }
+    if (status == HSDP_OK) {
+        status = proof_agree(proof, reterr);
+    }
+    return status;
+}
+
+/* Unit by unit, stage by stage, until one is found; in steps that all ranks take part in. */
+static int32_t norm_blame(struct proof *proof, double found, double expected,
+                          struct hsdp_error *reterr)
+{
+    const struct hsdp_plan *plan = proof->model->plan;
+    struct stage mine = {.n_units = plan->n_units};
+    int32_t status;
+
+    mine.first_rank = mesh_peer(plan->mesh, plan_shared_dims(plan), plan->mesh->rank, 0);
+    status =
+        job_exchange(proof->model->job, "model.create", &mine, sizeof(mine), proof->stages, reterr);
+    for (uint32_t rank = 0; status == HSDP_OK && rank < plan->mesh->world_ranks; rank++) {
+        struct stage stage = proof->stages[rank];
+
+        for (uint32_t unit = 0;
+             status == HSDP_OK && stage.first_rank == rank && unit < stage.n_units; unit++) {
+            status = unit_blame(proof, mine.first_rank == rank ? unit : PROOF_NO_UNIT, reterr);
+        }
+    }
+    if (status != HSDP_OK) {
+        return status;
+    }
+    return error_set(reterr, HSDP_ERR_DEFECT,
+                     "model.create: verify=wrap: the norm of all units is %.17g, expected %.17g; "
+                     "that of each unit alone is right",
+                     found, expected);
+}
+
+int32_t proof_grads(struct proof *proof, enum proof_round round, struct hsdp_error *reterr)
+{
+    double found = 0.0;
+    double expected = 0.0;
+    int32_t status;
+
+    status = round_run(proof, round, &found, &expected, reterr);
+    if (status == HSDP_OK) {
+        status = proof_agree(proof, reterr);
+    }
+    if (status == HSDP_OK && found != expected) { /* the same two on every rank */
+        status = norm_blame(proof, found, expected, reterr);
+    }
+    return status;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The proof at wrap: known masters, published and unsharded; then zeros again. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "device/cast.h"
+#include "device/fpmode.h"
+#include "hsdp/unit.h"
+#include "shard/proof.h"
+#include "shard/tensor.h"
+#include "shard/unit.h"
+
+#define BLOCK_ELEMS 1024u
+
+/* Writes what this rank owns of a unit, as its segments say; or zeros. */
+static int32_t unit_write(struct proof *proof, uint32_t unit, bool is_zero,
+                          struct hsdp_error *reterr)
+{
+    struct hsdp_model *model = proof->model;
+    const struct plan_unit *plan_unit = &model->plan->units[unit];
+    struct flat_shard shards[PLAN_MAX_BUFFERS];
+    uint64_t n_segments = 0;
+    int32_t status = HSDP_OK;
+
+    for (uint32_t b = 0; status == HSDP_OK && b < plan_unit->n_buffers; b++) {
+        status = model_flat_shard(model, unit, b, HSDP_FLAT_MASTER, &shards[b], reterr);
+        if (status == HSDP_OK) {
+            memset(shards[b].base, 0, shards[b].n_elems * dtype_bytes(shards[b].dtype));
+        }
+    }
+    if (status != HSDP_OK || is_zero) {
+        return status;
+    }
+    status =
+        plan_segments(model->plan, unit, HSDP_SHARD_STEP, model->plan->mesh->rank, proof->segments,
+                      sizeof(*proof->segments), plan_unit->n_params, &n_segments, reterr);
+    for (uint64_t i = 0; status == HSDP_OK && i < n_segments; i++) {
+        const struct hsdp_segment *segment = &proof->segments[i];
+
+        proof_values(proof, PROOF_PARAMS, segment->param, segment->param_offset_elems,
+                     segment->n_elems,
+                     (float *)shards[segment->buffer].base + segment->shard_offset_elems);
+    }
+    return status;
+}
+
+static int32_t masters_publish(struct proof *proof, bool is_zero, struct hsdp_error *reterr)
+{
+    struct hsdp_model *model = proof->model;
+    int32_t status = model_edit_begin(model, NULL, reterr);
+
+    for (uint32_t unit = 0; status == HSDP_OK && unit < model->plan->n_units; unit++) {
+        status = unit_write(proof, unit, is_zero, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = model_edit_end(model, NULL, reterr);
+    }
+    return status;
+}
+
+/* A whole parameter, unsharded. */
+static int32_t param_compare(struct proof *proof, uint32_t param, struct hsdp_error *reterr)
+{
+    const struct hsdp_plan *plan = proof->model->plan;
+    const struct plan_param *p = &plan->params[param];
+    enum dtype dtype = plan->classes[plan->units[p->unit].class_index].param_dtype;
+    uint64_t n_elems = proof_elems(p);
+    struct fp_mode mode = fp_mode_enter();
+    float expected[BLOCK_ELEMS];
+    float found[BLOCK_ELEMS];
+    struct hsdp_tensor view;
+    int32_t status;
+
+    status = model_param_view(proof->model, param, HSDP_VIEW_PARAM, &view, reterr);
+    for (uint64_t first = 0; status == HSDP_OK && first < n_elems; first += BLOCK_ELEMS) {
+        uint64_t n = n_elems - first < BLOCK_ELEMS ? n_elems - first : BLOCK_ELEMS;
+        const uint8_t *base = tensor_base(&view);
+
+        cast_to_fp32(found, base + first * dtype_bytes(dtype), dtype, n);
+        proof_values(proof, PROOF_PARAMS, param, first, n, expected);
+        for (uint64_t i = 0; i < n; i++) {
+            if (!(found[i] == expected[i])) {
+                proof_fault(proof, p->unit,
+                            ", parameter \"%.64s\", element %" PRIu64
+                            ": unsharded it is %.9g, expected %.9g, which its owner has published",
+                            p->name, first + i, (double)found[i], (double)expected[i]);
+                break;
+            }
+        }
+    }
+    fp_mode_leave(mode);
+    return status;
+}
+
+static int32_t unit_compare(struct proof *proof, uint32_t unit, struct hsdp_error *reterr)
+{
+    struct hsdp_model *model = proof->model;
+    const struct plan_unit *plan_unit = &model->plan->units[unit];
+    uint64_t ticket = 0;
+    int32_t status;
+
+    status = unit_unshard(model, unit, HSDP_USE_FORWARD, NULL, &ticket, reterr);
+    if (status == HSDP_OK) {
+        status = job_ticket_order(model->job, ticket, NULL, reterr);
+    }
+    for (uint32_t i = 0; status == HSDP_OK && i < plan_unit->n_params; i++) {
+        if (model->plan->params[plan_unit->params[i]].storage == plan_unit->params[i]) {
+            status = param_compare(proof, plan_unit->params[i], reterr);
+        }
+    }
+    if (status == HSDP_OK) {
+        status = unit_release(model, unit, NULL, reterr);
+    }
+    return status;
+}
+
+int32_t proof_params(struct proof *proof, struct hsdp_error *reterr)
+{
+    int32_t status = masters_publish(proof, false, reterr);
+
+    for (uint32_t unit = 0; status == HSDP_OK && unit < proof->model->plan->n_units; unit++) {
+        status = unit_compare(proof, unit, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = masters_publish(proof, true, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = proof_agree(proof, reterr);
+    }
+    return status;
+}
