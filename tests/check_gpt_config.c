@@ -349,7 +349,7 @@ START_TEST(config_help_defaults_of_the_plugin_are_those_it_describes)
 
     ck_assert_ptr_nonnull(strstr(text, "unsharded at a time [2]\n"));
     ck_assert_ptr_nonnull(strstr(text, "hybrid strategies [half: at most]\n"));
-    ck_assert_ptr_nonnull(strstr(text, "on its host [none]\n"));
+    ck_assert_ptr_nonnull(strstr(text, "step:N [none]\n"));
     ck_assert_ptr_nonnull(strstr(text, "first meeting [unknown to the plugin]\n"));
     free(text);
 }

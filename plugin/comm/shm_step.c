@@ -146,8 +146,8 @@ static double weight_sum(const struct store *store)
     return weight;
 }
 
-static int32_t numbers_compare(const struct store *store, uint32_t rank, const double *theirs,
-                               const double *root, struct hsdp_error *reterr)
+static int32_t numbers_compare(uint32_t rank, const struct step_words *theirs,
+                               const struct step_words *root, struct hsdp_error *reterr)
 {
     static const char *const names[STEP_N_NUMBERS] = {
         "max_norm",           "norm_p",
@@ -155,10 +155,10 @@ static int32_t numbers_compare(const struct store *store, uint32_t rank, const d
         "error_if_nonfinite", "the number of steps discarded before"};
 
     for (int i = 0; i < STEP_N_NUMBERS; i++) {
-        if (theirs[i] != root[i]) {
+        if (theirs->numbers[i] != root->numbers[i]) {
             error_set(reterr, HSDP_ERR_MISMATCH,
                       "step.begin: step %" PRIu64 ": %s is %.17g on rank 0, %.17g on rank %" PRIu32,
-                      store->step, names[i], root[i], theirs[i], rank);
+                      root->step, names[i], root->numbers[i], theirs->numbers[i], rank);
             error_where(reterr, "step.begin", NULL, NULL);
             return HSDP_ERR_MISMATCH;
         }
@@ -168,13 +168,14 @@ static int32_t numbers_compare(const struct store *store, uint32_t rank, const d
 
 int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct hsdp_error *reterr)
 {
+    const struct step_words *root = &shm_header(store, 0)->words[store->step % 2];
     struct step_words all;
 
     memset(&all, 0, sizeof(all));
-    memcpy(all.numbers, shm_header(store, 0)->words[store->step % 2].numbers, sizeof(all.numbers));
+    memcpy(all.numbers, root->numbers, sizeof(all.numbers));
     for (uint32_t rank = 0; rank < store->n_world; rank++) {
         const struct step_words *words = &shm_header(store, rank)->words[store->step % 2];
-        int32_t status = numbers_compare(store, rank, words->numbers, all.numbers, reterr);
+        int32_t status = numbers_compare(rank, words, root, reterr);
 
         if (status != HSDP_OK) {
             return status;

@@ -36,6 +36,7 @@ struct step_words {
     double weight;     /* added up over the data ranks, in order of rank */
     uint64_t max_bits; /* a fp32 pattern: maximum over all ranks */
     uint64_t checksum; /* added up modulo 2^64 */
+    uint64_t step;     /* its number, for errors */
     double numbers[STEP_N_NUMBERS];
 };
 

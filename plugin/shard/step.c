@@ -240,6 +240,7 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
     }
     memset(&words, 0, sizeof(words));
     words.checksum = checksum;
+    words.step = model->n_steps + 1;
     numbers_fill(model, spec, words.numbers);
     words.weight = spec->has_weight != 0 ? spec->weight : 0.0;
     mode = fp_mode_enter();
