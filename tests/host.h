@@ -20,7 +20,7 @@
 struct host_dim {
     char name[HOST_NAME_BYTES];
     uint32_t size;
-    bool is_data; /* dp, cp, ep */
+    bool is_data;
 };
 
 struct host_class {
@@ -88,7 +88,8 @@ void host_settings_set(int strategy, const char *more);
 /**
  * Joins the run, plans, and creates the model; every rank calls it with its number.
  *
- *   dims      "dp=2,ep=2": sizes from the outermost; dp, cp and ep see different data
+ *   dims      "dp=2,ep=2": sizes from the outermost; dp, cp and ep see different data, or what is
+ *             listed behind them: "dp=2,ep=2 data=dp"
  *   settings  "sharding_strategy=hsdp slots=2": of the plan, or of the job
  *   units     "unit a: w[4,2] b[4]!; class expert(dp) reduce_dtype=bf16; unit e: x[8]"
  *             statements are separated by ';'. A unit belongs to the class before it; the first

@@ -8,22 +8,37 @@
 
 /* ------------------------------------------------------------------------------- dimensions */
 
+/* True when a selector of dimensions has this one. */
+static bool selector_has(const char *selector, const char *dim)
+{
+    size_t n = strlen(dim);
+
+    while (*selector != '\0') {
+        size_t n_word = strcspn(selector, ",");
+
+        if (n_word == n && strncmp(selector, dim, n) == 0) {
+            return true;
+        }
+        selector += n_word + (selector[n_word] == ',');
+    }
+    return false;
+}
+
 void host_dims_read(struct host *host, const char *text)
 {
-    static const char *const data[] = {"dp", "cp", "ep"};
+    const char *data = strstr(text, " data=");
     char copy[128];
     char *rest = NULL;
 
     ck_assert_uint_lt(strlen(text), sizeof(copy));
-    strcpy(copy, text);
+    snprintf(copy, sizeof(copy), "%.*s", (int)strcspn(text, " "), text);
+    data = data == NULL ? "dp,cp,ep" : data + strlen(" data=");
     host->n_ranks = 1;
     for (char *word = strtok_r(copy, ",", &rest); word != NULL; word = strtok_r(NULL, ",", &rest)) {
         struct host_dim *dim = &host->dims[host->n_dims++];
 
         ck_assert_int_eq(sscanf(word, "%31[^=]=%" SCNu32, dim->name, &dim->size), 2);
-        for (size_t i = 0; i < sizeof(data) / sizeof(data[0]); i++) {
-            dim->is_data = dim->is_data || strcmp(dim->name, data[i]) == 0;
-        }
+        dim->is_data = selector_has(data, dim->name);
         host->n_ranks *= dim->size;
     }
 }
@@ -244,22 +259,6 @@ bool host_is_trainable(const struct host *host, uint32_t unit)
         if (host->params[param].unit == unit && !host->params[param].is_frozen) {
             return true;
         }
-    }
-    return false;
-}
-
-/* True when a selector of dimensions has this one. */
-static bool selector_has(const char *selector, const char *dim)
-{
-    size_t n = strlen(dim);
-
-    while (*selector != '\0') {
-        size_t n_word = strcspn(selector, ",");
-
-        if (n_word == n && strncmp(selector, dim, n) == 0) {
-            return true;
-        }
-        selector += n_word + (selector[n_word] == ',');
     }
     return false;
 }

@@ -3,7 +3,10 @@
 #include "serial.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+#include "ranks.h"
 
 static bool param_is_trained(const struct host *host, uint32_t param)
 {
@@ -24,6 +27,7 @@ void serial_init(struct serial *serial, const struct host *host, host_value weig
                              0};
 
         serial->weights[param] = calloc(n_elems + 1, sizeof(double));
+        serial->slacks[param] = calloc(n_elems + 1, sizeof(double));
         serial->grads[param] = calloc(n_elems + 1, sizeof(double));
         serial->masses[param] = calloc(n_elems + 1, sizeof(double));
         for (at.elem = 0; at.elem < n_elems; at.elem++) {
@@ -36,13 +40,14 @@ void serial_fini(struct serial *serial)
 {
     for (uint32_t param = 0; param < serial->host->n_params; param++) {
         free(serial->weights[param]);
+        free(serial->slacks[param]);
         free(serial->grads[param]);
         free(serial->masses[param]);
     }
 }
 
-/* A dtype setting of the parameter's class. */
-static const char *dtype_of(const struct host *host, uint32_t param, const char *key)
+/* A setting of the parameter's class. */
+static const char *setting_of(const struct host *host, uint32_t param, const char *key)
 {
     struct hsdp_error err = HSDP_ERROR_INIT;
     const char *value = NULL;
@@ -53,6 +58,35 @@ static const char *dtype_of(const struct host *host, uint32_t param, const char 
                                                     key, &value, &source, &err),
                      HSDP_OK);
     return value;
+}
+
+/* Whether the host has given the divisor of a class; what the plan derives is not believed. */
+static bool has_divisor(const struct host *host, uint32_t class_index, const char **ret_value)
+{
+    const struct hsdp_plan_ops *ops = host->api->plan;
+    const char *source = "";
+
+    if (ops->class_setting(host->plan, class_index, "gradient_divisor", ret_value, &source, NULL) ==
+            HSDP_OK &&
+        strcmp(source, "host") == 0) {
+        return true;
+    }
+    return ops->setting(host->plan, "gradient_divisor", ret_value, &source, NULL) == HSDP_OK &&
+           strcmp(source, "host") == 0;
+}
+
+/* What the sum of a parameter's gradients is divided by. */
+static double divisor_of(const struct serial *serial, uint32_t param)
+{
+    const char *divisor;
+
+    if (strcmp(setting_of(serial->host, param, "gradient_op"), "sum") == 0) {
+        return 1.0;
+    }
+    return has_divisor(serial->host, serial->host->unit_classes[serial->host->params[param].unit],
+                       &divisor)
+               ? strtod(divisor, NULL)
+               : serial->divisor;
 }
 
 /* What one rank contributes to an element in a window. */
@@ -66,6 +100,9 @@ static void contribution_add(const struct serial *serial, struct host_at at,
         double sent;
 
         at.microbatch = serial->first_batch + batch;
+        if (serial->has_pass != NULL && !serial->has_pass(at.microbatch, at.param)) {
+            continue;
+        }
         late = serial->late == NULL ? 0.0 : (double)(float)serial->late(at);
         local += (float)host_round(serial->gradient(at), dtypes[0]);
         local += (float)late; /* in fp32, whatever the dtype of the views */
@@ -79,35 +116,57 @@ static void contribution_add(const struct serial *serial, struct host_at at,
     }
 }
 
-/* Sums of squares. */
-struct squares {
+/* Two norms at once: of the gradients, and of their masses. */
+struct norms {
     double grads;
     double masses;
 };
 
+/* Adds one element to a norm that norm_root ends. */
+static void norm_add(double *norm, double p, double magnitude)
+{
+    if (isinf(p)) {
+        *norm = magnitude > *norm || isnan(magnitude) ? magnitude : *norm;
+    } else {
+        *norm += p == 1.0 ? magnitude : p == 2.0 ? magnitude * magnitude : pow(magnitude, p);
+    }
+}
+
+static double norm_root(double norm, double p)
+{
+    return isinf(p) || p == 1.0 ? norm : p == 2.0 ? sqrt(norm) : pow(norm, 1.0 / p);
+}
+
 /* The gradient of a parameter as `holder` and its peers hold it. */
 static void holder_reduce(struct serial *serial, uint32_t param, uint32_t holder, bool is_mine,
-                          struct squares *squares)
+                          struct norms *norms)
 {
     const struct host *host = serial->host;
-    const char *dtypes[2] = {dtype_of(host, param, "gradient_dtype"),
-                             dtype_of(host, param, "reduce_dtype")};
+    const char *dtypes[2] = {setting_of(host, param, "gradient_dtype"),
+                             setting_of(host, param, "reduce_dtype")};
+    double p = serial->norm_p == 0.0 ? 2.0 : serial->norm_p;
+    double divisor = divisor_of(serial, param);
+    uint32_t peers[RANKS_MAX];
+    uint32_t n_peers = 0;
 
+    for (uint32_t rank = 0; rank < host->n_ranks; rank++) {
+        if (host_reducer(host, param, rank) == holder) {
+            peers[n_peers++] = rank;
+        }
+    }
     for (uint64_t elem = 0; elem < host->params[param].n_elems; elem++) {
         double sum = 0.0;
         double mass = 0.0;
 
-        for (uint32_t rank = 0; rank < host->n_ranks; rank++) {
-            if (host_reducer(host, param, rank) == holder) {
-                struct host_at at = {rank, 0, param, elem};
+        for (uint32_t i = 0; i < n_peers; i++) {
+            struct host_at at = {peers[i], 0, param, elem};
 
-                contribution_add(serial, at, dtypes, &sum, &mass);
-            }
+            contribution_add(serial, at, dtypes, &sum, &mass);
         }
-        sum /= serial->divisor;
-        mass /= serial->divisor;
-        squares->grads += sum * sum;
-        squares->masses += mass * mass;
+        sum /= divisor;
+        mass = serial->is_exact ? fabs(sum) : mass / divisor;
+        norm_add(&norms->grads, p, fabs(sum));
+        norm_add(&norms->masses, p, mass);
         if (is_mine) {
             serial->grads[param][elem] = sum;
             serial->masses[param][elem] = mass;
@@ -118,8 +177,11 @@ static void holder_reduce(struct serial *serial, uint32_t param, uint32_t holder
 void serial_reduce(struct serial *serial)
 {
     const struct host *host = serial->host;
-    struct squares squares = {0.0, 0.0};
+    double p = serial->norm_p == 0.0 ? 2.0 : serial->norm_p;
+    struct norms norms = {0.0, 0.0};
 
+    serial->rounding =
+        serial->is_exact ? 0x1p-24 : (double)(host->n_ranks * serial->n_batches + 1) * 0x1p-24;
     for (uint32_t param = 0; param < host->n_params; param++) {
         if (!param_is_trained(host, param)) {
             continue;
@@ -127,17 +189,23 @@ void serial_reduce(struct serial *serial)
         for (uint32_t rank = 0; rank < host->n_ranks; rank++) {
             if (host_holder(host, param, rank) == rank) {
                 holder_reduce(serial, param, rank, host_holder(host, param, host->rank) == rank,
-                              &squares);
+                              &norms);
             }
         }
     }
-    serial->norm = sqrt(squares.grads);
-    serial->norm_slack = 1e-6 * sqrt(squares.masses);
+    serial->norm = norm_root(norms.grads, p);
+    serial->norm_slack = serial->rounding * norm_root(norms.masses, p);
+}
+
+/* The model's own sums round, too, far below. */
+bool serial_has_norm(const struct serial *serial, double norm, double scale)
+{
+    return fabs(norm - serial->norm * scale) <= (serial->norm_slack + 1e-12 * serial->norm) * scale;
 }
 
 void serial_expect_norm(const struct serial *serial, double norm)
 {
-    if (!(fabs(norm - serial->norm) <= serial->norm_slack)) {
+    if (!serial_has_norm(serial, norm, 1.0)) {
         ck_abort_msg("rank %u: the norm is %.9g, serially it is %.9g (slack %.3g)",
                      serial->host->rank, norm, serial->norm, serial->norm_slack);
     }
@@ -149,24 +217,44 @@ void serial_descend(struct serial *serial, double rate, double factor)
         uint32_t storage = serial->host->params[param].storage;
 
         for (uint64_t elem = 0; elem < serial->host->params[param].n_elems; elem++) {
-            serial->weights[param][elem] -= rate * factor * serial->grads[storage][elem];
+            double change = rate * factor * serial->grads[storage][elem];
+
+            serial->weights[param][elem] -= change;
+            serial->slacks[param][elem] +=
+                rate * factor * serial->rounding * serial->masses[storage][elem] +
+                0x1p-24 * (fabs(serial->weights[param][elem]) + 4.0 * fabs(change));
         }
     }
 }
 
-static void close_expect(const struct serial *serial, const char *what, struct host_at at,
-                         double found, double expected, double slack)
-{
-    const struct host *host = serial->host;
+/* A number of the engine, and what it should be. */
+struct pair {
+    const char *what;
+    struct host_at at;
+    double found;
+    double expected;
+    double slack;
+};
 
-    if (!(fabs(found - expected) <= slack)) {
-        ck_abort_msg("rank %u: %s %s[%u] is %.9g, serially it is %.9g (slack %.3g)", host->rank,
-                     what, host->params[at.param].name, (unsigned)at.elem, found, expected, slack);
+/* Whether they are near enough; if not, ret_text says which number it is. */
+static bool pair_is_close(const struct host *host, const struct pair *pair,
+                          char ret_text[SERIAL_TEXT_BYTES])
+{
+    if (fabs(pair->found - pair->expected) <= pair->slack) {
+        return true;
     }
+    snprintf(ret_text, SERIAL_TEXT_BYTES,
+             "rank %u: %s %s[%u] is %.9g, serially it is %.9g (slack %.3g)", host->rank, pair->what,
+             host->params[pair->at.param].name, (unsigned)pair->at.elem, pair->found,
+             pair->expected, pair->slack);
+    return false;
 }
 
-void serial_expect_grads(const struct serial *serial, struct host *host)
+bool serial_has_grads(const struct serial *serial, struct host *host,
+                      char ret_text[SERIAL_TEXT_BYTES])
 {
+    bool is_same = true;
+
     for (uint32_t param = 0; param < host->n_params; param++) {
         const float *values;
         struct host_at at = {host->rank, 0, param, 0};
@@ -175,36 +263,53 @@ void serial_expect_grads(const struct serial *serial, struct host *host)
             continue;
         }
         values = host_export(host, param, HSDP_FLAT_GRAD);
-        for (at.elem = 0; at.elem < host->params[param].n_elems; at.elem++) {
-            close_expect(serial, "gradient", at, (double)values[at.elem],
-                         serial->grads[param][at.elem],
-                         1e-6 * serial->masses[param][at.elem] + 1e-30);
+        for (at.elem = 0; is_same && at.elem < host->params[param].n_elems; at.elem++) {
+            struct pair pair = {"gradient", at, (double)values[at.elem],
+                                serial->grads[param][at.elem],
+                                serial->rounding * serial->masses[param][at.elem] + 1e-30};
+
+            is_same = pair_is_close(host, &pair, ret_text);
         }
+    }
+    return is_same;
+}
+
+void serial_expect_grads(const struct serial *serial, struct host *host)
+{
+    char text[SERIAL_TEXT_BYTES];
+
+    if (!serial_has_grads(serial, host, text)) {
+        ck_abort_msg("%s", text);
     }
 }
 
-static double dtype_slack(const char *dtype)
+/* Half a unit in the last place of a number below 1, and with it of any by its magnitude. */
+static double dtype_rounding(const char *dtype)
 {
-    return strcmp(dtype, "bf16") == 0 ? 0x1p-8 : strcmp(dtype, "fp16") == 0 ? 0x1p-11 : 0.0;
+    return strcmp(dtype, "bf16") == 0 ? 0x1p-8 : strcmp(dtype, "fp16") == 0 ? 0x1p-11 : 0x1p-24;
 }
 
 void serial_expect_weights(const struct serial *serial, struct host *host)
 {
     for (uint32_t param = 0; param < host->n_params; param++) {
         const float *masters = host_export(host, param, HSDP_FLAT_MASTER);
-        double slack = 4e-6 + dtype_slack(dtype_of(host, param, "param_dtype"));
+        double rounding = dtype_rounding(setting_of(host, param, "param_dtype"));
         struct hsdp_tensor view = host_view(host, param, HSDP_VIEW_PARAM);
         uint32_t unit = host->params[param].unit;
         struct host_at at = {host->rank, 0, param, 0};
+        char text[SERIAL_TEXT_BYTES];
 
         host_must(host, host_unshard(host, unit, HSDP_USE_FORWARD));
         for (at.elem = 0; at.elem < host->params[param].n_elems; at.elem++) {
             double expected = serial->weights[param][at.elem];
+            double slack = serial->slacks[param][at.elem];
+            struct pair master = {"master", at, (double)masters[at.elem], expected, slack};
+            struct pair whole = {"parameter", at, host_read(&view, at.elem), expected,
+                                 slack + rounding * (fabs(expected) + slack) + 0x1p-24};
 
-            close_expect(serial, "master", at, (double)masters[at.elem], expected,
-                         4e-6 * (1.0 + fabs(expected)));
-            close_expect(serial, "parameter", at, host_read(&view, at.elem), expected,
-                         slack * (1.0 + fabs(expected)));
+            if (!pair_is_close(host, &master, text) || !pair_is_close(host, &whole, text)) {
+                ck_abort_msg("%s", text);
+            }
         }
         host_must(host, host_release(host, unit));
     }

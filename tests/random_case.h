@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Random cases of training: what is drawn, all from one number. */
+#ifndef TESTS_RANDOM_CASE_H
+#define TESTS_RANDOM_CASE_H
+
+#include "host.h"
+
+#define RANDOM_MAX_RANKS   8u
+#define RANDOM_MAX_BATCHES 4u
+#define RANDOM_MAX_STEPS   3u
+#define RANDOM_RUNS        2 /* of a case, under other strategies */
+
+/* What a step does beside descending. */
+enum random_step {
+    RANDOM_STEP_PLAIN,
+    RANDOM_STEP_DISCARD,
+    RANDOM_STEP_NONFINITE, /* one element of one rank is infinite or NaN; discarded */
+    RANDOM_STEP_COPY,      /* then every parameter is exported and imported again, from one rank */
+    RANDOM_STEP_SYNC,      /* then all replicas but the first are spoilt, and synchronised */
+};
+
+/*
+ * A case: texts for host_open, and how the run goes. Both runs differ in strategies, and in the
+ * split of dp where bits do not depend on it.
+ */
+struct random_case {
+    uint64_t seed;
+    uint64_t n_drawn; /* numbers so far */
+    char dims[96];
+    char settings[RANDOM_RUNS][384];
+    char units[RANDOM_RUNS][1024];
+    uint32_t n_ranks;
+    uint32_t n_batches; /* of a window; the last one has scope full */
+    uint32_t n_steps;
+    uint32_t n_slots;
+    int32_t scopes[RANDOM_MAX_BATCHES];
+    enum random_step steps[RANDOM_MAX_STEPS];
+    bool is_local;        /* scope none is planned */
+    bool is_exact;        /* gradients of few bits, whose sums round nowhere */
+    bool has_chunks;      /* some microbatches open two passes at once */
+    bool has_absent;      /* ranks may leave units out of a pass; they may always skip them */
+    bool has_late;        /* gradients by grad_add */
+    bool has_weight;      /* every class sums, and ranks have token weights */
+    bool is_plain_reduce; /* every class reduces over all that it is replicated over */
+    bool promises_bits;   /* both runs have the same bits */
+    double norm_p;
+    double max_norm;
+    double scale;
+};
+
+/** A number without pattern from a few others; the same on every rank that asks. */
+uint64_t random_mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d);
+
+/** Draws a case from a number. */
+void random_case_draw(struct random_case *ret, uint64_t seed);
+
+/** Writes what was drawn, in a few lines. */
+void random_case_print(const struct random_case *random);
+
+#endif /* TESTS_RANDOM_CASE_H */
