@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device/adamw.h"
+#include "device/cast.h"
 #include "kernel_values.h"
 #include "suite.h"
 
@@ -141,6 +142,35 @@ START_TEST(adamw_update_of_any_cut_has_the_same_bits)
 }
 END_TEST
 
+/* In fp32, and rounded once in the end: also where a shard has more than one block. */
+START_TEST(adamw_update_of_narrow_parameters_rounds_what_it_stores)
+{
+    static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_FP16};
+    struct adamw_constants constants = adamw_constants_compute(&hyper, 3);
+    struct arrays wide;
+    struct arrays narrow;
+    uint16_t stored[MAX_ELEMS];
+    uint16_t expected[MAX_ELEMS];
+    struct adamw_shard shard = arrays_shard(&narrow, 0, MAX_ELEMS);
+
+    arrays_fill(&narrow, 9);
+    cast_from_fp32(stored, dtypes[_i], narrow.params, MAX_ELEMS);
+    wide = narrow;
+    cast_to_fp32(wide.params, stored, dtypes[_i], MAX_ELEMS);
+    adamw_update(&constants,
+                 &(struct adamw_shard){wide.params, wide.exp_avg, wide.exp_avg_sq, wide.grads,
+                                       MAX_ELEMS, DTYPE_FP32},
+                 0.5f);
+    cast_from_fp32(expected, dtypes[_i], wide.params, MAX_ELEMS);
+    shard.params = stored;
+    shard.params_dtype = dtypes[_i];
+    adamw_update(&constants, &shard, 0.5f);
+    ck_assert_mem_eq(stored, expected, sizeof(stored));
+    ck_assert_mem_eq(narrow.exp_avg, wide.exp_avg, sizeof(wide.exp_avg));
+    ck_assert_mem_eq(narrow.exp_avg_sq, wide.exp_avg_sq, sizeof(wide.exp_avg_sq));
+}
+END_TEST
+
 START_TEST(adamw_update_multiplies_gradients_by_the_factor)
 {
     static struct arrays factored;
@@ -223,6 +253,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, adamw_constants_of_any_step_match_pow);
     tcase_add_loop_test(tcase, adamw_update_has_the_bits_of_its_formula, 0, N_GOLDENS);
     tcase_add_loop_test(tcase, adamw_update_of_any_cut_has_the_same_bits, 0, 8);
+    tcase_add_loop_test(tcase, adamw_update_of_narrow_parameters_rounds_what_it_stores, 0, 2);
     tcase_add_test(tcase, adamw_update_multiplies_gradients_by_the_factor);
     tcase_add_test(tcase, adamw_update_without_gradients_only_decays);
     tcase_add_test(tcase, adamw_update_follows_the_model);

@@ -51,6 +51,7 @@ static const struct difference differences[] = {
     {"", "unit a: w[5]; class expert; unit b: x[7]", "class \"expert\"", "no more classes"},
     {"sharding_strategy=ddp", same_units, "sharding_strategy=ddp", "sharding_strategy=fsdp"},
     {"param_dtype=bf16", same_units, "param_dtype=bf16", "param_dtype=fp32"},
+    {"master_dtype=bf16", same_units, "master_dtype=bf16", "master_dtype=fp32"},
     {"reduce_dtype=bf16", same_units, "reduce_dtype=bf16", "reduce_dtype=fp32"},
     {"gradient_dtype=bf16", same_units, "gradient_dtype=bf16", "gradient_dtype=fp32"},
     {"gradient_divisor=7", same_units, "gradient_divisor=7", "gradient_divisor=3"},

@@ -283,6 +283,48 @@ START_TEST(cast_of_fp32_keeps_every_bit)
 }
 END_TEST
 
+/* Every pair of types, against the way through fp32. */
+START_TEST(cast_convert_of_every_pair_rounds_once)
+{
+    static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
+    enum dtype src = dtypes[_i / 3];
+    enum dtype dst = dtypes[_i % 3];
+    uint64_t state = (uint64_t)_i;
+    uint32_t values[MAX_ELEMS];
+    uint32_t expected[MAX_ELEMS];
+    uint32_t found[MAX_ELEMS];
+    float wide[MAX_ELEMS];
+
+    for (size_t i = 0; i < N_SIZES; i++) {
+        for (size_t k = 0; k < MAX_ELEMS; k++) {
+            wide[k] = values_float(&state, 100, 50);
+        }
+        cast_from_fp32(values, src, wide, MAX_ELEMS);
+        memset(expected, 0xa5, sizeof(expected));
+        memset(found, 0xa5, sizeof(found));
+        cast_to_fp32(wide, values, src, sizes[i]);
+        cast_from_fp32(expected, dst, wide, sizes[i]);
+        cast_convert(found, dst, values, src, sizes[i]);
+        ck_assert_mem_eq(found, expected, sizeof(found));
+    }
+}
+END_TEST
+
+START_TEST(cast_convert_of_one_type_copies_every_pattern)
+{
+    static uint16_t halves[65536];
+    static uint16_t found[65536];
+
+    for (uint32_t half = 0; half < 65536; half++) {
+        halves[half] = (uint16_t)half;
+    }
+    cast_convert(found, DTYPE_BF16, halves, DTYPE_BF16, 65536);
+    ck_assert_mem_eq(found, halves, sizeof(found));
+    cast_convert(found, DTYPE_BF16, found, DTYPE_BF16, 65536); /* onto itself */
+    ck_assert_mem_eq(found, halves, sizeof(found));
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("cast");
@@ -301,6 +343,8 @@ Suite *module_suite(void)
     tcase_add_loop_test(cast, cast_of_any_length_stays_within_it, 0, N_FORMATS * N_SIZES);
     tcase_add_loop_test(cast, cast_round_is_narrow_then_widen, 0, N_FORMATS * N_SIZES);
     tcase_add_test(cast, cast_of_fp32_keeps_every_bit);
+    tcase_add_loop_test(cast, cast_convert_of_every_pair_rounds_once, 0, 9);
+    tcase_add_test(cast, cast_convert_of_one_type_copies_every_pattern);
     suite_add_tcase(suite, cast);
     return suite;
 }

@@ -160,6 +160,29 @@ START_TEST(casts_of_any_length_are_the_same_on_every_path)
 }
 END_TEST
 
+START_TEST(convert_is_the_same_on_every_path)
+{
+    struct round round = round_of(_i);
+    float values[MAX_ELEMS];
+    uint8_t expected[MAX_ELEMS * 4];
+    uint8_t found[MAX_ELEMS * 4];
+
+    round_fill(&round, values);
+    for (uint32_t i = 0; i < n_others() * N_DTYPES * N_DTYPES; i++) {
+        enum dtype dst = dtypes[i % N_DTYPES];
+        enum dtype src = dtypes[i / N_DTYPES % N_DTYPES];
+        const uint8_t *from = (const uint8_t *)values + round.offset * dtype_bytes(src);
+        size_t at = round.offset * dtype_bytes(dst);
+
+        memset(expected, GUARD, sizeof(expected));
+        memset(found, GUARD, sizeof(found));
+        cast_convert(expected + at, dst, from, src, round.n_elems);
+        other(i / N_DTYPES / N_DTYPES)->convert(found + at, dst, from, src, round.n_elems);
+        ck_assert_mem_eq(found, expected, sizeof(found));
+    }
+}
+END_TEST
+
 START_TEST(round_is_the_same_on_every_path)
 {
     struct round round = round_of(_i);
@@ -285,13 +308,25 @@ struct updated {
 };
 
 static struct adamw_shard updated_shard(struct updated *arrays, const float *grads,
-                                        const struct round *round)
+                                        const struct round *round, enum dtype dtype)
 {
-    return (struct adamw_shard){.params = arrays->params + round->offset,
+    return (struct adamw_shard){.params =
+                                    (uint8_t *)arrays->params + round->offset * dtype_bytes(dtype),
+                                .params_dtype = dtype,
                                 .exp_avg = arrays->exp_avg + round->offset,
                                 .exp_avg_sq = arrays->exp_avg_sq + round->offset,
                                 .grads = grads,
                                 .n_elems = round->n_elems};
+}
+
+static void params_expect(const struct updated *found, const struct updated *expected,
+                          enum dtype dtype)
+{
+    float wide[2][MAX_ELEMS];
+
+    cast_to_fp32(wide[0], found->params, dtype, MAX_ELEMS);
+    cast_to_fp32(wide[1], expected->params, dtype, MAX_ELEMS);
+    same_expect("params", wide[0], wide[1]);
 }
 
 START_TEST(adamw_is_the_same_on_every_path)
@@ -306,16 +341,17 @@ START_TEST(adamw_is_the_same_on_every_path)
     round_fill(&round, first.params);
     round_fill(&round, first.exp_avg);
     round_fill(&round, first.exp_avg_sq);
-    for (uint32_t p = 0; p < n_others(); p++) {
+    for (uint32_t i = 0; i < n_others() * N_DTYPES; i++) {
+        enum dtype dtype = dtypes[i % N_DTYPES];
         struct adamw_shard shards[2];
 
         expected = first;
         found = first;
-        shards[0] = updated_shard(&expected, grads, &round);
-        shards[1] = updated_shard(&found, grads, &round);
+        shards[0] = updated_shard(&expected, grads, &round, dtype);
+        shards[1] = updated_shard(&found, grads, &round, dtype);
         adamw_update(&constants, &shards[0], 0.25f);
-        other(p)->adamw(&constants, &shards[1], 0.25f);
-        same_expect("params", found.params, expected.params);
+        other(i / N_DTYPES)->adamw(&constants, &shards[1], 0.25f);
+        params_expect(&found, &expected, dtype);
         same_expect("exp_avg", found.exp_avg, expected.exp_avg);
         same_expect("exp_avg_sq", found.exp_avg_sq, expected.exp_avg_sq);
     }
@@ -368,6 +404,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, to_fp32_of_every_half_is_the_same_on_every_path, 1, N_DTYPES);
     tcase_add_loop_test(tcase, from_fp32_around_every_tie_is_the_same_on_every_path, 1, N_DTYPES);
     tcase_add_loop_test(tcase, casts_of_any_length_are_the_same_on_every_path, 0, n_rounds);
+    tcase_add_loop_test(tcase, convert_is_the_same_on_every_path, 0, n_rounds);
     tcase_add_loop_test(tcase, round_is_the_same_on_every_path, 0, n_rounds);
     tcase_add_loop_test(tcase, tree_is_the_same_on_every_path, 0, n_rounds);
     tcase_add_loop_test(tcase, add_and_divide_are_the_same_on_every_path, 0, n_rounds);

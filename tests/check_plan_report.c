@@ -44,6 +44,17 @@ static const struct {
     {"sharding_strategy=hfsdp accumulation_scope=inner", {0, 4096, 2048}, 16384, 0},
     {"sharding_strategy=fsdp param_dtype=bf16", {12288, 0, 2048}, 4096, 8192},
     {"sharding_strategy=hfsdp param_dtype=bf16", {12288, 4096, 2048}, 8192, 8192},
+    /* masters of 2 bytes, in place where both are of one dtype */
+    {"sharding_strategy=fsdp param_dtype=bf16 master_dtype=bf16", {12288, 0, 2048}, 4096, 0},
+    {"sharding_strategy=hfsdp param_dtype=fp16 master_dtype=fp16", {12288, 4096, 2048}, 8192, 0},
+    {"sharding_strategy=fsdp param_dtype=bf16 master_dtype=fp16", {12288, 0, 2048}, 4096, 4096},
+    {"sharding_strategy=fsdp param_dtype=fp16 master_dtype=bf16", {12288, 0, 2048}, 4096, 4096},
+    {"sharding_strategy=hfsdp param_dtype=fp32 master_dtype=bf16",
+     {12288, 4096, 2048},
+     16384,
+     4096},
+    {"sharding_strategy=ddp param_dtype=fp32 master_dtype=fp16", {12288, 0, 12288}, 49152, 24576},
+    {"sharding_strategy=ddp param_dtype=fp16", {12288, 0, 12288}, 24576, 49152},
 };
 
 START_TEST(plan_info_adds_up)

@@ -168,10 +168,14 @@ static void info_rank(uint32_t rank, void *shared)
 
 START_TEST(info_of_a_model_is_what_the_plan_promised)
 {
-    static const char *const more[] = {"", "param_dtype=bf16", "accumulation_scope=inner slots=3",
-                                       "accumulation_scope=full gradient_dtype=bf16 shard_size=2"};
+    static const char *const more[] = {"",
+                                       "param_dtype=bf16",
+                                       "accumulation_scope=inner slots=3",
+                                       "accumulation_scope=full gradient_dtype=bf16 shard_size=2",
+                                       "param_dtype=bf16 master_dtype=bf16",
+                                       "master_dtype=fp16"};
 
-    host_settings_set(_i / 4, more[_i % 4]);
+    host_settings_set(_i / 6, more[_i % 6]);
     ranks_run(4, RANKS_LIMIT_MS, info_rank, NULL);
 }
 END_TEST
@@ -185,7 +189,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, states_are_zero_and_known_by_name, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, states_of_a_step_group_have_the_bytes_of_one_unsharded_state, 0,
                         HOST_N_STRATEGIES);
-    tcase_add_loop_test(tcase, info_of_a_model_is_what_the_plan_promised, 0, 4 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, info_of_a_model_is_what_the_plan_promised, 0, 6 * HOST_N_STRATEGIES);
     suite_add_tcase(suite, tcase);
     return suite;
 }

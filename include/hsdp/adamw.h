@@ -42,6 +42,9 @@ struct hsdp_adamw_ops {
      * states "exp_avg" and "exp_avg_sq" (fp32) that it creates at first use. Between step begin
      * and end; it comes behind the step's collective by itself.
      *
+     * Masters of bf16 and fp16 are rounded when they are stored, to the nearest: an update below
+     * half a unit of their last place is lost.
+     *
      * A norm that is not finite is passed on (its factor has clip 1) unless the step refuses it.
      *
      * Errors: HSDP_ERR_STATE outside of a step or when called twice in one; HSDP_ERR_NONFINITE as

@@ -48,7 +48,8 @@ extern "C" {
  *                              largest divisor of dp that is at most min(ranks per node, dp / 2),
  *                              at least 1. "dp" in a selector then means both halves
  *     param_dtype         P C  fp32      of the unsharded parameters: fp32, bf16, fp16
- *     master_dtype        P C  fp32      of the step's parameters: fp32
+ *     master_dtype        P C  fp32      of what the optimizer writes: fp32, bf16, fp16. Where
+ *                              it is param_dtype, the step is in place
  *     reduce_dtype        P C  fp32      on the wire: every contribution is rounded to it once
  *     gradient_dtype      P C  reduce_dtype   of the unsharded gradients
  *     gradient_op         P C  mean      mean, sum

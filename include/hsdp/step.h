@@ -119,8 +119,8 @@ struct hsdp_step_ops {
 
     /**
      * Closes the step without publishing; gradients are dropped. For a host that has written
-     * nothing to HSDP_FLAT_MASTER in this step: where masters are the parameters themselves (fp32),
-     * what was written there cannot be taken back.
+     * nothing to HSDP_FLAT_MASTER in this step: where masters are the parameters themselves
+     * (master_dtype is param_dtype), what was written there cannot be taken back.
      *
      * Errors: HSDP_ERR_STATE when no step is open, or after hsdp.adamw has updated.
      */

@@ -25,7 +25,7 @@ const struct setting_def setting_defs[SETTINGS_COUNT] = {
      "ranks per shard group: splits dp into dp_replicate x dp_shard"},
     {"param_dtype", PLAN_CLASS, SETTING_CHOICE, DTYPES, 0, 0, "fp32", NULL,
      "dtype of the unsharded parameters"},
-    {"master_dtype", PLAN_CLASS, SETTING_CHOICE, "fp32", 0, 0, "fp32", NULL,
+    {"master_dtype", PLAN_CLASS, SETTING_CHOICE, DTYPES, 0, 0, "fp32", NULL,
      "dtype of the parameters that the optimizer writes"},
     {"reduce_dtype", PLAN_CLASS, SETTING_CHOICE, DTYPES, 0, 0, "fp32", NULL,
      "dtype on the wire: each contribution to a gradient is rounded to it once"},

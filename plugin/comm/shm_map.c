@@ -108,6 +108,12 @@ static int32_t view_map(struct store *store, uint32_t unit, uint32_t buffer,
     return HSDP_OK;
 }
 
+static uint64_t master_bytes(const struct store *store, uint32_t unit, uint32_t buffer)
+{
+    return store->plan->units[unit].buffers[buffer].shard_elems[HSDP_SHARD_STEP] *
+           dtype_bytes(shm_plan_class(store, unit)->master_dtype);
+}
+
 /* Masters apart from the parameters, and reduced gradients. */
 static uint64_t unit_private_bytes(const struct store *store, uint32_t unit)
 {
@@ -116,7 +122,7 @@ static uint64_t unit_private_bytes(const struct store *store, uint32_t unit)
 
     if (!plan_steps_in_place(store->plan, unit)) {
         for (uint32_t b = 0; b < plan_unit->n_buffers; b++) {
-            n_bytes += plan_unit->buffers[b].shard_elems[HSDP_SHARD_STEP] * sizeof(float);
+            n_bytes += master_bytes(store, unit, b);
         }
     }
     if (plan_is_trainable(store->plan, unit)) {
@@ -126,13 +132,13 @@ static uint64_t unit_private_bytes(const struct store *store, uint32_t unit)
 }
 
 /* Where the master of a buffer lies that is stepped in place: this rank's slice of its shard. */
-static float *master_in_place(const struct store *store, uint32_t unit, uint32_t buffer)
+static void *master_in_place(const struct store *store, uint32_t unit, uint32_t buffer)
 {
     uint64_t step = plan_slice_offset(store->plan, unit, buffer, HSDP_SHARD_STEP, store->rank);
     uint64_t rest = plan_slice_offset(store->plan, unit, buffer, HSDP_SHARD_PARAM, store->rank);
     uint8_t *shard = store->regions[store->rank] + store->units[unit].params_offset[buffer];
 
-    return (float *)shard + (step - rest);
+    return shard + (step - rest) * dtype_bytes(shm_plan_class(store, unit)->master_dtype);
 }
 
 static int32_t private_map(struct store *store, struct hsdp_error *reterr)
@@ -159,8 +165,8 @@ static int32_t private_map(struct store *store, struct hsdp_error *reterr)
                 u->master[b] = master_in_place(store, unit, b);
                 continue;
             }
-            u->master[b] = (float *)(store->private_memory + offset);
-            offset += plan_unit->buffers[b].shard_elems[HSDP_SHARD_STEP] * sizeof(float);
+            u->master[b] = store->private_memory + offset;
+            offset += master_bytes(store, unit, b);
         }
         if (plan_is_trainable(store->plan, unit)) {
             u->step_grads = (float *)(store->private_memory + offset);

@@ -197,6 +197,7 @@ static void buffer_publish(struct store *store, uint32_t unit, uint32_t buffer)
     const struct shm_unit *u = &store->units[unit];
     const struct shm_ranks *copies = &shm_class_of(store, unit)->copies;
     enum dtype dtype = shm_plan_class(store, unit)->param_dtype;
+    enum dtype master_dtype = shm_plan_class(store, unit)->master_dtype;
     uint64_t n_elems = store->plan->units[unit].buffers[buffer].shard_elems[HSDP_SHARD_STEP];
     uint64_t offset = plan_slice_offset(store->plan, unit, buffer, HSDP_SHARD_STEP, store->rank) -
                       plan_slice_offset(store->plan, unit, buffer, HSDP_SHARD_PARAM, store->rank);
@@ -205,8 +206,8 @@ static void buffer_publish(struct store *store, uint32_t unit, uint32_t buffer)
         uint8_t *copy = store->regions[copies->ranks[i]] + u->params_offset[buffer] +
                         offset * dtype_bytes(dtype);
 
-        if ((void *)copy != (void *)u->master[buffer]) {
-            job_kernels(store->job)->from_fp32(copy, dtype, u->master[buffer], n_elems);
+        if ((void *)copy != u->master[buffer]) {
+            job_kernels(store->job)->convert(copy, dtype, u->master[buffer], master_dtype, n_elems);
         }
     }
     shm_count(copies,

@@ -43,13 +43,14 @@ static void memory_count(struct store *store)
         const struct plan_unit *plan_unit = &store->plan->units[unit];
         const struct plan_accumulators *sums = &store->units[unit].sums;
         uint64_t param_bytes = dtype_bytes(shm_plan_class(store, unit)->param_dtype);
+        uint64_t master_bytes = dtype_bytes(shm_plan_class(store, unit)->master_dtype);
 
         for (uint32_t b = 0; b < plan_unit->n_buffers; b++) {
             const uint64_t *shards = plan_unit->buffers[b].shard_elems;
 
             bytes->param_bytes += shards[HSDP_SHARD_PARAM] * param_bytes;
             if (!plan_steps_in_place(store->plan, unit)) {
-                bytes->master_bytes += shards[HSDP_SHARD_STEP] * sizeof(float);
+                bytes->master_bytes += shards[HSDP_SHARD_STEP] * master_bytes;
             }
         }
         bytes->grad_bytes +=
@@ -172,7 +173,7 @@ static const void *store_params(struct store *store, uint32_t unit, uint32_t buf
     return store->units[unit].view[buffer];
 }
 
-static float *store_master(struct store *store, uint32_t unit, uint32_t buffer)
+static void *store_master(struct store *store, uint32_t unit, uint32_t buffer)
 {
     return store->units[unit].master[buffer];
 }

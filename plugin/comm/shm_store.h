@@ -141,7 +141,7 @@ struct shm_unit {
     uint64_t slice_offset[PLACEMENT_N_CUTS]; /* of the trainable buffer, elements */
     void *view[PLAN_MAX_BUFFERS];            /* read-only mapping */
     uint64_t view_bytes[PLAN_MAX_BUFFERS];
-    float *master[PLAN_MAX_BUFFERS];
+    void *master[PLAN_MAX_BUFFERS];
     float *step_grads;
     float *late;  /* what came outside of the slot since the last hand-over; NULL until needed */
     float *taken; /* what had come by then, and goes into that reduction */

@@ -82,7 +82,7 @@ struct transport_ops {
     /* Addresses. Buffers are counted as in the plan; gradients are of the trainable buffer 0. */
     const void *(*params)(struct store *store, uint32_t unit, uint32_t buffer); /* unsharded */
     void *(*grads)(struct store *store, uint32_t unit);                         /* unsharded */
-    float *(*master)(struct store *store, uint32_t unit, uint32_t buffer);      /* step shard */
+    void *(*master)(struct store *store, uint32_t unit, uint32_t buffer);       /* step shard */
     float *(*step_grads)(struct store *store, uint32_t unit);                   /* step shard */
 
     /*

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW on flat fp32 shards: the formula of adamw.h. */
+/* AdamW on flat shards: the formula of adamw.h. */
 #include "device/adamw.h"
 
 #include <math.h>
 
-void adamw_update(const struct adamw_constants *constants, const struct adamw_shard *shard,
-                  float factor)
+#include "device/cast.h"
+
+enum { BLOCK_ELEMS = 512 };
+
+static void fp32_update(const struct adamw_constants *constants, const struct adamw_shard *shard,
+                        float factor)
 {
     const struct adamw_constants c = *constants;
     float *restrict p = shard->params;
@@ -23,5 +27,32 @@ void adamw_update(const struct adamw_constants *constants, const struct adamw_sh
         m[i] = momentum;
         v[i] = variance;
         p[i] = p[i] * c.decay - c.step_size * momentum / denominator;
+    }
+}
+
+void adamw_update(const struct adamw_constants *constants, const struct adamw_shard *shard,
+                  float factor)
+{
+    const enum dtype dtype = shard->params_dtype;
+    float params[BLOCK_ELEMS];
+
+    if (dtype == DTYPE_FP32) {
+        fp32_update(constants, shard, factor);
+        return;
+    }
+    for (size_t first = 0; first < shard->n_elems; first += BLOCK_ELEMS) {
+        size_t n_rest = shard->n_elems - first;
+        void *stored = (char *)shard->params + first * dtype_bytes(dtype);
+        struct adamw_shard block = {
+            .params = params,
+            .exp_avg = shard->exp_avg + first,
+            .exp_avg_sq = shard->exp_avg_sq + first,
+            .grads = shard->grads + first,
+            .n_elems = n_rest < BLOCK_ELEMS ? n_rest : BLOCK_ELEMS,
+        };
+
+        cast_to_fp32(params, stored, dtype, block.n_elems);
+        fp32_update(constants, &block, factor);
+        cast_from_fp32(stored, dtype, params, block.n_elems);
     }
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW on flat fp32 shards. */
+/* AdamW on flat shards. */
 #ifndef DEVICE_ADAMW_H
 #define DEVICE_ADAMW_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/dtype.h"
 #include "device/path.h"
 
 /* What a host sets for one hyper group. */
@@ -37,15 +38,17 @@ struct adamw_constants adamw_constants_compute(const struct adamw_hyper *hyper, 
 
 /* (n_elems,) each, not overlapping; the caller's. */
 struct adamw_shard {
-    float *params;
+    void *params;
     float *exp_avg;
     float *exp_avg_sq;
     const float *grads;
     size_t n_elems;
+    enum dtype params_dtype;
 };
 
 /*
- * One update. Per element, each operation rounded to fp32 by itself, as parenthesised:
+ * One update, in fp32: parameters of another dtype are widened first, and rounded to it in the end,
+ * once. Per element, each operation rounded to fp32 by itself, as parenthesised:
  *
  *     g = grad * factor
  *     p = p * decay

@@ -7,6 +7,8 @@
 
 #include "device/half.h"
 
+enum { BLOCK_ELEMS = 512 };
+
 static void bf16_widen(float *restrict dst, const uint16_t *restrict src, size_t n_elems)
 {
     for (size_t i = 0; i < n_elems; i++) {
@@ -49,10 +51,10 @@ static void fp16_round(float *values, size_t n_elems)
     }
 }
 
-static void fp32_copy(float *dst, const float *src, size_t n_elems)
+static void elems_copy(void *dst, const void *src, enum dtype dtype, size_t n_elems)
 {
     if (dst != src && n_elems != 0) {
-        memcpy(dst, src, n_elems * sizeof(*dst));
+        memcpy(dst, src, n_elems * dtype_bytes(dtype));
     }
 }
 
@@ -60,7 +62,7 @@ void cast_to_fp32(float *dst, const void *src, enum dtype src_dtype, size_t n_el
 {
     switch (src_dtype) {
     case DTYPE_FP32:
-        fp32_copy(dst, src, n_elems);
+        elems_copy(dst, src, DTYPE_FP32, n_elems);
         break;
     case DTYPE_BF16:
         bf16_widen(dst, src, n_elems);
@@ -75,7 +77,7 @@ void cast_from_fp32(void *dst, enum dtype dst_dtype, const float *src, size_t n_
 {
     switch (dst_dtype) {
     case DTYPE_FP32:
-        fp32_copy(dst, src, n_elems);
+        elems_copy(dst, src, DTYPE_FP32, n_elems);
         break;
     case DTYPE_BF16:
         bf16_narrow(dst, src, n_elems);
@@ -83,6 +85,27 @@ void cast_from_fp32(void *dst, enum dtype dst_dtype, const float *src, size_t n_
     case DTYPE_FP16:
         fp16_narrow(dst, src, n_elems);
         break;
+    }
+}
+
+void cast_convert(void *dst, enum dtype dst_dtype, const void *src, enum dtype src_dtype,
+                  size_t n_elems)
+{
+    float block[BLOCK_ELEMS];
+
+    if (dst_dtype == src_dtype) {
+        elems_copy(dst, src, dst_dtype, n_elems);
+    } else if (dst_dtype == DTYPE_FP32) {
+        cast_to_fp32(dst, src, src_dtype, n_elems);
+    } else if (src_dtype == DTYPE_FP32) {
+        cast_from_fp32(dst, dst_dtype, src, n_elems);
+    } else { /* between the two of 16 bits; the way there is exact */
+        for (size_t first = 0; first < n_elems; first += BLOCK_ELEMS) {
+            size_t n_block = n_elems - first < BLOCK_ELEMS ? n_elems - first : BLOCK_ELEMS;
+
+            cast_to_fp32(block, (const uint16_t *)src + first, src_dtype, n_block);
+            cast_from_fp32((uint16_t *)dst + first, dst_dtype, block, n_block);
+        }
     }
 }
 

@@ -22,6 +22,10 @@ void cast_to_fp32(float *dst, const void *src, enum dtype src_dtype, size_t n_el
 /* dst = src, rounded. */
 void cast_from_fp32(void *dst, enum dtype dst_dtype, const float *src, size_t n_elems);
 
+/* dst = src, rounded once; values of one dtype are copied as they are. */
+void cast_convert(void *dst, enum dtype dst_dtype, const void *src, enum dtype src_dtype,
+                  size_t n_elems);
+
 /* Rounds each value to what `wire` can hold; a second time changes nothing. */
 void cast_round(float *values, enum dtype wire, size_t n_elems);
 

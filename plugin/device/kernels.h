@@ -16,6 +16,8 @@ struct kernels {
     const char *path; /* "plain", "avx2", "avx512" */
     void (*to_fp32)(float *dst, const void *src, enum dtype src_dtype, size_t n_elems);
     void (*from_fp32)(void *dst, enum dtype dst_dtype, const float *src, size_t n_elems);
+    void (*convert)(void *dst, enum dtype dst_dtype, const void *src, enum dtype src_dtype,
+                    size_t n_elems);
     void (*round)(float *values, enum dtype wire, size_t n_elems);
     void (*tree)(const struct reduce_spec *spec);
     void (*add)(float *dst, const void *src, enum dtype src_dtype, size_t n_elems);

@@ -13,6 +13,7 @@ const struct kernels kernels_table = {
     .path = TEXT(DEVICE_PATH),
     .to_fp32 = cast_to_fp32,
     .from_fp32 = cast_from_fp32,
+    .convert = cast_convert,
     .round = cast_round,
     .tree = reduce_tree,
     .add = reduce_add,

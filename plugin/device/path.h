@@ -16,6 +16,7 @@
 
 #define cast_to_fp32        PATH_NAME(cast_to_fp32)
 #define cast_from_fp32      PATH_NAME(cast_from_fp32)
+#define cast_convert        PATH_NAME(cast_convert)
 #define cast_round          PATH_NAME(cast_round)
 #define reduce_tree         PATH_NAME(reduce_tree)
 #define reduce_add          PATH_NAME(reduce_add)

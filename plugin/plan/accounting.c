@@ -9,8 +9,10 @@
 
 bool plan_steps_in_place(const struct hsdp_plan *plan, uint32_t unit)
 {
-    /* The master is fp32, and the step slice lies inside of this rank's own parameter slice. */
-    return plan->classes[plan->units[unit].class_index].param_dtype == DTYPE_FP32;
+    const struct plan_class *klass = &plan->classes[plan->units[unit].class_index];
+
+    /* The step slice lies inside of this rank's own parameter slice. */
+    return klass->param_dtype == klass->master_dtype;
 }
 
 struct plan_accumulators plan_accumulators(const struct hsdp_plan *plan, uint32_t unit)
@@ -58,7 +60,8 @@ static void unit_add_up(const struct hsdp_plan *plan, uint32_t unit, struct hsdp
 {
     const struct plan_unit *row = &plan->units[unit];
     struct plan_accumulators sums = plan_accumulators(plan, unit);
-    uint64_t param_elem_bytes = dtype_bytes(plan->classes[row->class_index].param_dtype);
+    const struct plan_class *klass = &plan->classes[row->class_index];
+    uint64_t param_elem_bytes = dtype_bytes(klass->param_dtype);
 
     for (uint32_t b = 0; b < row->n_buffers; b++) {
         const struct plan_buffer *buffer = &row->buffers[b];
@@ -66,7 +69,8 @@ static void unit_add_up(const struct hsdp_plan *plan, uint32_t unit, struct hsdp
         info->param_bytes += buffer->shard_elems[HSDP_SHARD_PARAM] * param_elem_bytes;
         info->padding_bytes += shard_padding(plan, unit, b) * param_elem_bytes;
         if (!plan_steps_in_place(plan, unit)) {
-            info->master_bytes += buffer->shard_elems[HSDP_SHARD_STEP] * sizeof(float);
+            info->master_bytes +=
+                buffer->shard_elems[HSDP_SHARD_STEP] * dtype_bytes(klass->master_dtype);
         }
     }
     info->grad_bytes += (sums.local_elems + sums.inner_elems + sums.step_elems) * sizeof(float);

@@ -49,6 +49,7 @@ static int32_t numbers_read(const struct hsdp_plan *plan, struct plan_class *kla
         return status;
     }
     klass->param_dtype = dtype_read(settings, "param_dtype");
+    klass->master_dtype = dtype_read(settings, "master_dtype");
     klass->reduce_dtype = dtype_read(settings, "reduce_dtype");
     klass->gradient_dtype = dtype_read(settings, "gradient_dtype");
     klass->is_mean = strcmp(settings_text(settings, "gradient_op"), "mean") == 0;

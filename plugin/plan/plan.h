@@ -33,6 +33,7 @@ struct plan_class {
     const struct strategy *strategy;
     struct placement place;
     enum dtype param_dtype;
+    enum dtype master_dtype;
     enum dtype reduce_dtype;
     enum dtype gradient_dtype;
     bool is_mean;

@@ -87,7 +87,8 @@ static int32_t unit_update(struct hsdp_model *model, uint32_t unit,
     uint64_t state_offset = model->units[unit].state_offset_elems;
     float *exp_avg = (float *)model->states[states[0]].base + state_offset;
     float *exp_avg_sq = (float *)model->states[states[1]].base + state_offset;
-    float *master = model->ops->master(model->store, unit, 0);
+    enum dtype dtype = model->plan->classes[model->plan->units[unit].class_index].master_dtype;
+    uint8_t *master = model->ops->master(model->store, unit, 0);
     const float *grads = model->ops->step_grads(model->store, unit);
     struct hsdp_segment *segments;
     uint64_t n_segments;
@@ -100,7 +101,8 @@ static int32_t unit_update(struct hsdp_model *model, uint32_t unit,
     }
     for (uint64_t i = 0; i < n_segments; i++) {
         uint64_t at = segments[i].shard_offset_elems;
-        struct adamw_shard shard = {.params = master + at,
+        struct adamw_shard shard = {.params = master + at * dtype_bytes(dtype),
+                                    .params_dtype = dtype,
                                     .exp_avg = exp_avg + at,
                                     .exp_avg_sq = exp_avg_sq + at,
                                     .grads = grads + at,

@@ -249,7 +249,8 @@ int32_t model_flat_shard(struct hsdp_model *model, uint32_t unit, uint32_t buffe
     ret->n_elems = plan_buffer->shard_elems[HSDP_SHARD_STEP];
     ret->dtype = DTYPE_FP32;
     if (flat == HSDP_FLAT_MASTER) {
-        ret->base = (uint8_t *)model->ops->master(model->store, unit, buffer);
+        ret->dtype = model->plan->classes[plan_unit->class_index].master_dtype;
+        ret->base = model->ops->master(model->store, unit, buffer);
         return HSDP_OK;
     }
     if (flat != HSDP_FLAT_GRAD && (flat < HSDP_FLAT_STATE || state >= model->n_states)) {
