@@ -83,7 +83,7 @@ says "prints on rank 0 only" 'cross-entropy-loss' 4
 
 for setting in param_dtype=bf16 param_dtype=fp16 gradient_dtype=bf16 reduce_dtype=bf16 slots=1 \
     slots=3 verify=access verify=wrap,step:2 position=learned shard_size=1 max_grad_norm=0 \
-    weight_decay=0 accumulation_scope=inner; do
+    weight_decay=0 accumulation_scope=inner master_dtype=bf16 cpu_path=plain; do
     ends "trains with $setting" 0 'step 00000004/00000004 .*cross-entropy-loss [0-9]' 2 \
         --set sharding_strategy=hsdp --set $setting
 done
