@@ -168,7 +168,7 @@ static void views_swap(struct hsdp_model *model)
 static void master_shift(struct hsdp_model *model)
 {
     if (model->plan->mesh->rank == 0) {
-        model->store->units[UNIT_A].master[0] += 1;
+        model->store->units[UNIT_A].master[0] = (float *)model->store->units[UNIT_A].master[0] + 1;
     }
 }
 
