@@ -500,6 +500,7 @@ Suite *module_suite(void)
     Suite *suite = suite_create("layout");
     TCase *tcase = tcase_create("layout");
 
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, layout_places_parameters_in_order_at_multiples);
     tcase_add_loop_test(tcase, layout_pads_to_granules_of_every_cut, 0, N_OF(lengths));
     tcase_add_test(tcase, layout_gives_frozen_parameters_a_buffer_of_their_own);
