@@ -137,7 +137,7 @@ START_TEST(create_of_a_right_model_proves_it_and_leaves_nothing)
 }
 END_TEST
 
-/* Every dtype of parameters, wire and gradients in every scope. */
+/* Every dtype of parameters, masters, wire and gradients in every scope. */
 START_TEST(create_in_any_dtype_proves_the_model)
 {
     char more[200];
@@ -145,8 +145,10 @@ START_TEST(create_in_any_dtype_proves_the_model)
     snprintf(dims, sizeof(dims), "dp=2,cp=2");
     snprintf(units, sizeof(units), shapes, "cp");
     snprintf(more, sizeof(more),
-             "verify=wrap param_dtype=%s reduce_dtype=%s gradient_dtype=%s accumulation_scope=%s",
-             dtypes[_i / 3 % 3], dtypes[_i / 9 % 3], dtypes[_i / 27], scopes[_i % 3]);
+             "verify=wrap param_dtype=%s master_dtype=%s reduce_dtype=%s gradient_dtype=%s "
+             "accumulation_scope=%s",
+             dtypes[_i / 3 % 3], dtypes[(_i / 3 + _i / 9 + _i) % 3], dtypes[_i / 9 % 3],
+             dtypes[_i / 27], scopes[_i % 3]);
     host_settings_set(_i % HOST_N_STRATEGIES, more);
     ranks_run(4, RANKS_LIMIT_MS, wrap_rank, NULL);
 }

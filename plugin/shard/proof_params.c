@@ -13,6 +13,26 @@
 
 #define BLOCK_ELEMS 1024u
 
+/* Writes one segment in the dtype of the master; the values are exact in all of them. */
+static void segment_write(const struct proof *proof, const struct hsdp_segment *segment,
+                          const struct flat_shard *shard)
+{
+    struct fp_mode mode = fp_mode_enter();
+    float values[BLOCK_ELEMS];
+
+    for (uint64_t done = 0; done < segment->n_elems; done += BLOCK_ELEMS) {
+        uint64_t left = segment->n_elems - done;
+        uint64_t n = left < BLOCK_ELEMS ? left : BLOCK_ELEMS;
+
+        proof_values(proof, PROOF_PARAMS, segment->param, segment->param_offset_elems + done, n,
+                     values);
+        cast_from_fp32(shard->base +
+                           (segment->shard_offset_elems + done) * dtype_bytes(shard->dtype),
+                       shard->dtype, values, n);
+    }
+    fp_mode_leave(mode);
+}
+
 /* Writes what this rank owns of a unit, as its segments say; or zeros. */
 static int32_t unit_write(struct proof *proof, uint32_t unit, bool is_zero,
                           struct hsdp_error *reterr)
@@ -36,11 +56,7 @@ static int32_t unit_write(struct proof *proof, uint32_t unit, bool is_zero,
         plan_segments(model->plan, unit, HSDP_SHARD_STEP, model->plan->mesh->rank, proof->segments,
                       sizeof(*proof->segments), plan_unit->n_params, &n_segments, reterr);
     for (uint64_t i = 0; status == HSDP_OK && i < n_segments; i++) {
-        const struct hsdp_segment *segment = &proof->segments[i];
-
-        proof_values(proof, PROOF_PARAMS, segment->param, segment->param_offset_elems,
-                     segment->n_elems,
-                     (float *)shards[segment->buffer].base + segment->shard_offset_elems);
+        segment_write(proof, &proof->segments[i], &shards[proof->segments[i].buffer]);
     }
     return status;
 }
