@@ -264,7 +264,8 @@ struct draw_class {
 
 static void precision_draw(struct random_case *random, char *text, size_t max_bytes)
 {
-    static const char *const keys[] = {"param_dtype", "reduce_dtype", "gradient_dtype"};
+    static const char *const keys[] = {"param_dtype", "master_dtype", "reduce_dtype",
+                                       "gradient_dtype"};
 
     for (uint32_t i = 0; i < N_OF(keys); i++) {
         if (draw_one_in(random, 2)) {
@@ -368,11 +369,13 @@ static void params_draw(struct random_case *random, uint32_t unit, char *text, s
     put(text, max_bytes, " u%up0%s%s", unit, first_shape, first_end);
     for (uint32_t i = 1; i < n_params; i++) {
         const char *shape = shape_draw(random);
-        const char *end = draw_one_in(random, 6)   ? "!"
-                          : draw_one_in(random, 8) ? "@1"
-                          : draw_one_in(random, 8) ? "/4"
-                                                   : "";
+        char end[8] = "";
 
+        if (draw_one_in(random, 4)) { /* frozen, another hyper group, or in blocks */
+            static const char *const ends[] = {"!", "@1", "/3", "/4", "/50", "/1"};
+
+            strcpy(end, ends[draw(random, N_OF(ends))]);
+        }
         if (first_end[0] == '\0' && draw_one_in(random, 5)) {
             put(text, max_bytes, " u%up%u%s=u%up0", unit, i, first_shape, unit);
         } else {
@@ -434,6 +437,21 @@ static void window_draw(struct random_case *random)
     random->has_absent = random->is_plain_reduce && draw_one_in(random, 2);
 }
 
+/* What is checked while running, and which kernels compute: neither changes a number. */
+static void checks_draw(struct random_case *random)
+{
+    static const char *const checks[] = {"access", "wrap", "step:1", "access,wrap,step:2"};
+    const char *check = checks[draw(random, N_OF(checks))];
+    bool is_checked = draw_one_in(random, 4);
+    bool is_plain = draw_one_in(random, 4);
+
+    for (int run = 0; run < RANDOM_RUNS; run++) {
+        put(random->settings[run], sizeof(random->settings[run]), "%s%s%s",
+            is_checked ? " verify=" : "", is_checked ? check : "",
+            is_plain ? " cpu_path=plain" : "");
+    }
+}
+
 static void placement_put(struct random_case *random, const struct draw_mesh *mesh)
 {
     for (int run = 0; run < RANDOM_RUNS; run++) {
@@ -480,6 +498,7 @@ void random_case_draw(struct random_case *ret, uint64_t seed)
     units_draw(ret, &mesh);
     window_draw(ret);
     placement_put(ret, &mesh);
+    checks_draw(ret);
     steps_draw(ret);
 }
 

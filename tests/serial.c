@@ -13,6 +13,20 @@ static bool param_is_trained(const struct host *host, uint32_t param)
     return !host->params[param].is_frozen && host->params[param].storage == param;
 }
 
+/* A setting of the parameter's class. */
+static const char *setting_of(const struct host *host, uint32_t param, const char *key)
+{
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    const char *value = NULL;
+    const char *source;
+
+    ck_assert_int_eq(host->api->plan->class_setting(host->plan,
+                                                    host->unit_classes[host->params[param].unit],
+                                                    key, &value, &source, &err),
+                     HSDP_OK);
+    return value;
+}
+
 void serial_init(struct serial *serial, const struct host *host, host_value weight)
 {
     memset(serial, 0, sizeof(*serial));
@@ -31,7 +45,8 @@ void serial_init(struct serial *serial, const struct host *host, host_value weig
         serial->grads[param] = calloc(n_elems + 1, sizeof(double));
         serial->masses[param] = calloc(n_elems + 1, sizeof(double));
         for (at.elem = 0; at.elem < n_elems; at.elem++) {
-            serial->weights[param][at.elem] = (double)(float)weight(at);
+            serial->weights[param][at.elem] =
+                host_round(weight(at), setting_of(host, param, "master_dtype"));
         }
     }
 }
@@ -44,20 +59,6 @@ void serial_fini(struct serial *serial)
         free(serial->grads[param]);
         free(serial->masses[param]);
     }
-}
-
-/* A setting of the parameter's class. */
-static const char *setting_of(const struct host *host, uint32_t param, const char *key)
-{
-    struct hsdp_error err = HSDP_ERROR_INIT;
-    const char *value = NULL;
-    const char *source;
-
-    ck_assert_int_eq(host->api->plan->class_setting(host->plan,
-                                                    host->unit_classes[host->params[param].unit],
-                                                    key, &value, &source, &err),
-                     HSDP_OK);
-    return value;
 }
 
 /* Whether the host has given the divisor of a class; what the plan derives is not believed. */
@@ -211,18 +212,26 @@ void serial_expect_norm(const struct serial *serial, double norm)
     }
 }
 
+/* Half a unit in the last place of a number below 1, and with it of any by its magnitude. */
+static double dtype_rounding(const char *dtype)
+{
+    return strcmp(dtype, "bf16") == 0 ? 0x1p-8 : strcmp(dtype, "fp16") == 0 ? 0x1p-11 : 0x1p-24;
+}
+
 void serial_descend(struct serial *serial, double rate, double factor)
 {
     for (uint32_t param = 0; param < serial->host->n_params; param++) {
         uint32_t storage = serial->host->params[param].storage;
+        double rounding = dtype_rounding(setting_of(serial->host, param, "master_dtype"));
 
         for (uint64_t elem = 0; elem < serial->host->params[param].n_elems; elem++) {
             double change = rate * factor * serial->grads[storage][elem];
+            double *slack = &serial->slacks[param][elem];
 
             serial->weights[param][elem] -= change;
-            serial->slacks[param][elem] +=
-                rate * factor * serial->rounding * serial->masses[storage][elem] +
-                0x1p-24 * (fabs(serial->weights[param][elem]) + 4.0 * fabs(change));
+            *slack += rate * factor * serial->rounding * serial->masses[storage][elem] +
+                      0x1p-50 * fabs(change);
+            *slack += rounding * (fabs(serial->weights[param][elem]) + *slack) + 0x1p-24;
         }
     }
 }
@@ -281,12 +290,6 @@ void serial_expect_grads(const struct serial *serial, struct host *host)
     if (!serial_has_grads(serial, host, text)) {
         ck_abort_msg("%s", text);
     }
-}
-
-/* Half a unit in the last place of a number below 1, and with it of any by its magnitude. */
-static double dtype_rounding(const char *dtype)
-{
-    return strcmp(dtype, "bf16") == 0 ? 0x1p-8 : strcmp(dtype, "fp16") == 0 ? 0x1p-11 : 0x1p-24;
 }
 
 void serial_expect_weights(const struct serial *serial, struct host *host)
