@@ -244,7 +244,7 @@ START_TEST(training_with_verified_access_does_not_fault)
 {
     static const char *const more[] = {
         "verify=access", "verify=access accumulation_scope=inner gradient_dtype=bf16",
-        "verify=access accumulation_scope=full param_dtype=bf16 slots=3"};
+        "verify=access,wrap,step:1 accumulation_scope=full param_dtype=bf16 slots=3"};
 
     four_run(_i / 3, more[_i % 3], engine_rank, NULL);
 }
