@@ -16,6 +16,8 @@
  * HSDP_TEST_SEED says which cases (1 unless given), HSDP_TEST_CASES how many of them, and
  * HSDP_TEST_CASE picks one alone, by the number that a failure prints.
  */
+#define N_OF(rows) ((uint32_t)(sizeof(rows) / sizeof((rows)[0])))
+
 #define N_CASES     2000
 #define BATCH_CASES 50
 #define SHOWN_CASES 1000
@@ -353,6 +355,40 @@ START_TEST(training_of_random_cases_equals_serial_training)
 }
 END_TEST
 
+/* Every feature is in a fair number of the cases; the texts name what a struct does not. */
+START_TEST(random_cases_have_every_feature)
+{
+    static const char *const words[] = {"pp=",    "cp=",     "ep=",     "tp=",    "class c",
+                                        "=sum",   "divisor", "shard_s", "replic", "master",
+                                        "verify", "plain",   "=none",   "=inner", "=full",
+                                        "[0]",    "!",       "/3",      "[2050]", "=u0p0"};
+    static struct random_case drawn;
+    uint32_t n_words[N_OF(words)] = {0};
+    uint32_t n_bits = 0, n_chunks = 0, n_absent = 0, n_late = 0, n_weight = 0, n_eight = 0;
+
+    for (uint64_t number = 0; number < N_CASES; number++) {
+        random_case_draw(&drawn, random_mix(1, number, 1, 1));
+        n_bits += drawn.promises_bits;
+        n_chunks += drawn.has_chunks;
+        n_absent += drawn.has_absent;
+        n_late += drawn.has_late;
+        n_weight += drawn.has_weight;
+        n_eight += drawn.n_ranks == RANDOM_MAX_RANKS;
+        for (uint32_t i = 0; i < N_OF(words); i++) {
+            n_words[i] += strstr(drawn.dims, words[i]) != NULL ||
+                          strstr(drawn.settings[0], words[i]) != NULL ||
+                          strstr(drawn.units[0], words[i]) != NULL;
+        }
+    }
+    ck_assert_msg(n_bits > N_CASES / 2 && n_chunks > 200 && n_absent > 200 && n_late > 200 &&
+                      n_weight > 200 && n_eight > 100,
+                  "%u %u %u %u %u %u", n_bits, n_chunks, n_absent, n_late, n_weight, n_eight);
+    for (uint32_t i = 0; i < N_OF(words); i++) {
+        ck_assert_msg(n_words[i] >= 50, "\"%s\" is in %u cases", words[i], n_words[i]);
+    }
+}
+END_TEST
+
 /* ----------------------------------------------------------- what is wrong is told apart */
 
 static double more_on_the_last_rank(struct host_at at)
@@ -432,6 +468,7 @@ Suite *module_suite(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, training_of_random_cases_equals_serial_training, 0, n_batches);
+    tcase_add_test(tcase, random_cases_have_every_feature);
     tcase_add_loop_test(tcase, comparison_with_a_wrong_model_fails, 0, 4 * HOST_N_STRATEGIES);
     suite_add_tcase(suite, tcase);
     return suite;
