@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "comm/job_internal.h"
+#include "comm/probe.h"
 
 /* All ranks see the same mailboxes, so all find the same difference. */
 static int32_t mailboxes_compare(struct hsdp_job *job, const struct control *control, int slot,
@@ -14,10 +15,12 @@ static int32_t mailboxes_compare(struct hsdp_job *job, const struct control *con
 {
     const struct mailbox *first = &control->ranks[0].mailboxes[slot];
 
+    probe_read(job->probe, PROBE_MAILBOX, PROBE_NO_UNIT, first, sizeof(*first));
     for (uint32_t rank = 1; rank < job->launch.world_ranks; rank++) {
         const struct mailbox *other = &control->ranks[rank].mailboxes[slot];
         struct hsdp_error err;
 
+        probe_read(job->probe, PROBE_MAILBOX, PROBE_NO_UNIT, other, sizeof(*other));
         if (strncmp(first->operation, other->operation, sizeof(first->operation)) == 0 &&
             first->n_bytes == other->n_bytes) {
             continue;
@@ -48,9 +51,11 @@ static int32_t mailboxes_await(struct hsdp_job *job, const struct mailbox *mine,
         entries[rank].counter = &control->ranks[rank].n_exchanges;
         entries[rank].target = job->n_exchanges;
         entries[rank].rank = rank;
+        entries[rank].wait = PROBE_WAIT_EXCHANGE;
     }
     job_signal(job, &control->ranks[job->launch.rank].n_exchanges, job->n_exchanges, ranks,
                job->launch.world_ranks);
+    probe_expect(job->probe, entries, wait.n_entries);
     return job_wait(job, &wait, reterr);
 }
 
@@ -66,6 +71,7 @@ int32_t exchange_run(struct hsdp_job *job, const struct mailbox *mine, uint64_t 
     struct mailbox *own = &control->ranks[job->launch.rank].mailboxes[slot];
     int32_t status;
 
+    probe_write(job->probe, PROBE_MAILBOX, PROBE_NO_UNIT, own, sizeof(*own));
     memcpy(own->operation, mine->operation, sizeof(own->operation));
     own->n_bytes = mine->n_bytes;
     memcpy(own->bytes, mine->bytes, mine->n_bytes);

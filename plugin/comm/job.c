@@ -450,6 +450,11 @@ uint32_t job_world_ranks(const struct hsdp_job *job)
     return job->launch.world_ranks;
 }
 
+struct probe *job_probe(const struct hsdp_job *job)
+{
+    return job->probe;
+}
+
 bool job_is_connected(const struct hsdp_job *job)
 {
     return atomic_load(&job->state) == JOB_CONNECTED;

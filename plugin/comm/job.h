@@ -13,6 +13,7 @@
 
 struct hsdp_job; /* job_internal.h, for plugin/comm only */
 struct kernels;  /* device/kernels.h */
+struct probe;    /* comm/probe.h */
 
 /* ------------------------------------------------------- the public tables: hsdp/job.h, diag.h */
 
@@ -71,6 +72,7 @@ void job_unref(struct hsdp_job *job);
 uint32_t job_rank(const struct hsdp_job *job);
 uint32_t job_world_ranks(const struct hsdp_job *job);
 bool job_is_connected(const struct hsdp_job *job);
+struct probe *job_probe(const struct hsdp_job *job); /* comm/probe.h; NULL outside of tests */
 uint64_t job_timeout_ms(const struct hsdp_job *job); /* of an operation, now */
 const struct kernels *job_kernels(const struct hsdp_job *job);
 void job_log(struct hsdp_job *job, int32_t level, const char *format, ...)
@@ -90,7 +92,7 @@ struct wait_entry {
     const _Atomic uint64_t *counter;
     uint64_t target;
     uint32_t rank;
-    uint32_t reserved;
+    uint32_t wait; /* enum probe_wait, for probes */
 };
 
 /** What is waited for, and how it is called in an error. Texts are borrowed. */

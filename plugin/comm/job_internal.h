@@ -105,6 +105,7 @@ struct hsdp_job {
     _Atomic uint64_t *n_waits; /* counters: waits that were not over at once, and their time */
     _Atomic uint64_t *wait_ns;
     struct communicator *communicators;
+    struct probe *probe;       /* a test's; NULL = none */
     struct hsdp_group *groups; /* not destroyed, newest first; guarded by lock */
 };
 

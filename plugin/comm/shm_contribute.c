@@ -16,8 +16,11 @@ const void *shm_source(const struct store *store, uint32_t rank, uint32_t unit,
                        enum dtype *ret_dtype)
 {
     const struct shm_unit *u = &store->units[unit];
-    uint64_t source = shm_counters(store, rank, unit)->source;
+    const uint64_t *place = &shm_counters(store, rank, unit)->source;
+    uint64_t source;
 
+    probe_read(store->probe, PROBE_SOURCE, unit, place, sizeof(*place));
+    source = *place;
     *ret_dtype = DTYPE_FP32;
     if (source == SHM_FROM_NOWHERE) {
         return NULL;
@@ -50,6 +53,8 @@ static void local_add(struct store *store, uint32_t unit, const void *values, en
     uint64_t n_elems = u->sums.local_elems;
     const struct kernels *kernels = job_kernels(store->job);
 
+    probe_read(store->probe, PROBE_CONTRIBUTION, unit, values, n_elems * dtype_bytes(dtype));
+    probe_write(store->probe, PROBE_LOCAL, unit, local, n_elems * sizeof(float));
     if (u->has_local) {
         kernels->add(local, values, dtype, n_elems);
     } else {
@@ -63,12 +68,17 @@ static void late_complete(struct store *store, uint32_t unit, bool is_slot_empty
 {
     uint64_t n_elems = store->plan->units[unit].buffers[0].n_elems;
     float *late = shm_late(store, store->rank, unit);
+    const float *taken = store->units[unit].taken;
+    enum dtype dtype = shm_plan_class(store, unit)->gradient_dtype;
 
-    memcpy(late, store->units[unit].taken, n_elems * sizeof(float));
+    probe_read(store->probe, PROBE_LATE_VALUES, unit, taken, n_elems * sizeof(float));
+    probe_write(store->probe, PROBE_LATE, unit, late, n_elems * sizeof(float));
+    memcpy(late, taken, n_elems * sizeof(float));
     if (!is_slot_empty) {
-        job_kernels(store->job)
-            ->add(late, shm_grads(store, unit), shm_plan_class(store, unit)->gradient_dtype,
-                  n_elems);
+        const void *slot = shm_grads(store, unit);
+
+        probe_read(store->probe, PROBE_SLOT, unit, slot, n_elems * dtype_bytes(dtype));
+        job_kernels(store->job)->add(late, slot, dtype, n_elems);
     }
 }
 

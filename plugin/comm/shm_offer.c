@@ -7,6 +7,9 @@
 #include "base/error.h"
 #include "comm/shm_store.h"
 
+/* Tag and size, for probes. */
+#define OFFER_WORDS_BYTES (2 * sizeof(uint64_t))
+
 /* An offer under way: peers advance through their stages chunk by chunk, in step. */
 struct passage {
     struct store *store;
@@ -33,8 +36,15 @@ static int32_t peers_await(struct passage *passage, bool is_consumed, struct hsd
         entries[i].counter = is_consumed ? &header->offer_consumed : &header->offer_arrived;
         entries[i].target = store->n_chunks;
         entries[i].rank = passage->ranks[i];
+        entries[i].wait = is_consumed ? PROBE_WAIT_OFFER_READ : PROBE_WAIT_OFFER;
     }
+    probe_expect(store->probe, entries, passage->n_ranks);
     return job_wait(store->job, &wait, reterr);
+}
+
+static uint8_t *stage_of(const struct store *store, uint32_t rank)
+{
+    return store->regions[rank] + store->stage_offset;
 }
 
 static uint64_t chunk_bytes(uint64_t n_bytes, uint64_t round)
@@ -57,8 +67,12 @@ static int32_t chunk_pass(struct passage *passage, uint64_t round, struct hsdp_e
     int32_t status;
 
     if (n_bytes != 0) {
-        memcpy(store->regions[store->rank] + store->stage_offset,
-               (const uint8_t *)offer->bytes + round * SHM_STAGE_BYTES, n_bytes);
+        const uint8_t *source = (const uint8_t *)offer->bytes + round * SHM_STAGE_BYTES;
+
+        probe_read(store->probe, PROBE_OFFERED, PROBE_NO_UNIT, source, n_bytes);
+        probe_write(store->probe, PROBE_STAGE, PROBE_NO_UNIT, stage_of(store, store->rank),
+                    n_bytes);
+        memcpy(stage_of(store, store->rank), source, n_bytes);
     }
     store->n_chunks++;
     job_signal(store->job, &mine->offer_arrived, store->n_chunks, passage->ranks, passage->n_ranks);
@@ -66,8 +80,10 @@ static int32_t chunk_pass(struct passage *passage, uint64_t round, struct hsdp_e
     for (uint32_t i = 0; status == HSDP_OK && i < offer->n_readable; i++) {
         n_bytes = chunk_bytes(passage->sizes[i], round);
         if (n_bytes != 0) {
+            probe_read(store->probe, PROBE_STAGE, PROBE_NO_UNIT,
+                       stage_of(store, offer->readable[i]), n_bytes);
             memcpy(passage->received[i] + round * SHM_STAGE_BYTES,
-                   store->regions[offer->readable[i]] + store->stage_offset, n_bytes);
+                   stage_of(store, offer->readable[i]), n_bytes);
         }
     }
     if (status != HSDP_OK) {
@@ -87,8 +103,11 @@ static int32_t tags_compare(struct passage *passage, struct hsdp_error *reterr)
 
     for (uint32_t i = 0; i < passage->n_ranks; i++) {
         uint32_t rank = passage->ranks[i];
+        const struct shm_header *header = shm_header(store, rank);
 
-        if (shm_header(store, rank)->offer_tag == offer->tag) {
+        probe_read(store->probe, PROBE_OFFER_WORDS, PROBE_NO_UNIT, &header->offer_tag,
+                   OFFER_WORDS_BYTES);
+        if (header->offer_tag == offer->tag) {
             continue;
         }
         error_set(&err, HSDP_ERR_MISMATCH,
@@ -109,14 +128,16 @@ static int32_t sizes_pass(struct passage *passage, struct hsdp_error *reterr)
 {
     struct store *store = passage->store;
     const struct store_offer *offer = passage->offer;
+    struct shm_header *mine = shm_header(store, store->rank);
     uint64_t largest = 0;
     int32_t status;
 
-    shm_header(store, store->rank)->offer_tag = offer->tag;
-    shm_header(store, store->rank)->offer_bytes = offer->n_bytes;
+    probe_write(store->probe, PROBE_OFFER_WORDS, PROBE_NO_UNIT, &mine->offer_tag,
+                OFFER_WORDS_BYTES);
+    mine->offer_tag = offer->tag;
+    mine->offer_bytes = offer->n_bytes;
     store->n_chunks++;
-    job_signal(store->job, &shm_header(store, store->rank)->offer_arrived, store->n_chunks,
-               passage->ranks, passage->n_ranks);
+    job_signal(store->job, &mine->offer_arrived, store->n_chunks, passage->ranks, passage->n_ranks);
     status = peers_await(passage, false, reterr);
     if (status != HSDP_OK) {
         return status;
@@ -134,8 +155,8 @@ static int32_t sizes_pass(struct passage *passage, struct hsdp_error *reterr)
         passage->sizes[i] = shm_header(store, offer->readable[i])->offer_bytes;
     }
     passage->n_rounds = (largest + SHM_STAGE_BYTES - 1) / SHM_STAGE_BYTES;
-    job_signal(store->job, &shm_header(store, store->rank)->offer_consumed, store->n_chunks,
-               passage->ranks, passage->n_ranks);
+    job_signal(store->job, &mine->offer_consumed, store->n_chunks, passage->ranks,
+               passage->n_ranks);
     return peers_await(passage, true, reterr);
 }
 

@@ -35,7 +35,7 @@ static _Atomic uint64_t *counter_of(struct shm_counters *counters, enum counter_
 
 /* Adds "every rank of `ranks` has raised its counter to target" to what a reduction waits for. */
 static void condition_add(struct shm_reduction *reduction, const struct shm_ranks *ranks,
-                          enum counter_kind kind, uint64_t target)
+                          enum counter_kind kind, uint64_t target, enum probe_wait wait)
 {
     struct store *store = reduction->store;
 
@@ -49,7 +49,10 @@ static void condition_add(struct shm_reduction *reduction, const struct shm_rank
         entry->counter = counter_of(counters, kind);
         entry->target = target;
         entry->rank = ranks->ranks[i];
+        entry->wait = wait;
     }
+    probe_expect(store->probe, &reduction->entries[reduction->wait.n_entries - ranks->n_ranks],
+                 ranks->n_ranks);
 }
 
 static void stage_begin(struct shm_reduction *reduction, enum shm_stage stage)
@@ -82,9 +85,10 @@ static void source_await(struct shm_reduction *reduction)
 
     stage_begin(reduction, SHM_SOURCE);
     reduction->wait.sequence = ++class->n_reductions;
-    condition_add(reduction, &class->inner, COUNTER_CONSUMED, u->sequence);
+    condition_add(reduction, &class->inner, COUNTER_CONSUMED, u->sequence, PROBE_WAIT_SOURCE);
     if (shm_inner_is_local(store, reduction->unit)) {
-        condition_add(reduction, &class->outer, COUNTER_OUTER_CONSUMED, u->outer_sequence);
+        condition_add(reduction, &class->outer, COUNTER_OUTER_CONSUMED, u->outer_sequence,
+                      PROBE_WAIT_SOURCE_OUTER);
     }
 }
 
@@ -94,6 +98,8 @@ static void inner_await(struct shm_reduction *reduction)
     struct shm_class *class = shm_class_of(store, reduction->unit);
     struct shm_unit *u = &store->units[reduction->unit];
 
+    probe_write(store->probe, PROBE_SOURCE, reduction->unit, &u->counters->source,
+                sizeof(u->counters->source));
     u->counters->source = reduction->source;
     u->sequence++;
     if (reduction->source == SHM_FROM_PLAN && u->sums.local_elems == 0) {
@@ -102,7 +108,7 @@ static void inner_await(struct shm_reduction *reduction)
     u->has_local = false;
     counter_raise(reduction, &class->inner, COUNTER_ARRIVED, u->sequence);
     stage_begin(reduction, SHM_INNER);
-    condition_add(reduction, &class->inner, COUNTER_ARRIVED, u->sequence);
+    condition_add(reduction, &class->inner, COUNTER_ARRIVED, u->sequence, PROBE_WAIT_INNER);
 }
 
 static void resting_await(struct shm_reduction *reduction)
@@ -112,7 +118,7 @@ static void resting_await(struct shm_reduction *reduction)
 
     stage_begin(reduction, SHM_RESTING);
     condition_add(reduction, &class->outer, COUNTER_OUTER_CONSUMED,
-                  store->units[reduction->unit].outer_sequence);
+                  store->units[reduction->unit].outer_sequence, PROBE_WAIT_RESTING);
 }
 
 static void outer_await(struct shm_reduction *reduction)
@@ -124,7 +130,8 @@ static void outer_await(struct shm_reduction *reduction)
     u->outer_sequence++;
     counter_raise(reduction, &class->outer, COUNTER_OUTER_ARRIVED, u->outer_sequence);
     stage_begin(reduction, SHM_OUTER);
-    condition_add(reduction, &class->outer, COUNTER_OUTER_ARRIVED, u->outer_sequence);
+    condition_add(reduction, &class->outer, COUNTER_OUTER_ARRIVED, u->outer_sequence,
+                  PROBE_WAIT_OUTER);
 }
 
 /* The reduce-scatter over G: this rank's slice of every contribution, into its resting gradient. */
@@ -154,7 +161,11 @@ static void inner_sum(struct shm_reduction *reduction)
         sources[i] = source == NULL
                          ? NULL
                          : source + u->slice_offset[HSDP_SHARD_GRAD] * dtype_bytes(dtypes[i]);
+        probe_read(store->probe, PROBE_CONTRIBUTION, unit, sources[i],
+                   source == NULL ? 0 : spec.n_elems * dtype_bytes(dtypes[i]));
     }
+    probe_write(store->probe, is_step ? PROBE_GRADS : PROBE_INNER, unit, spec.dst,
+                spec.n_elems * sizeof(float));
     mode = fp_mode_enter();
     job_kernels(store->job)->tree(&spec);
     fp_mode_leave(mode);
@@ -186,7 +197,9 @@ static void outer_sum(struct shm_reduction *reduction)
     spec.accumulate = u->has_step;
     for (uint32_t i = 0; i < outer->n_ranks; i++) {
         sources[i] = shm_inner_sum(store, outer->ranks[i], unit) + offset;
+        probe_read(store->probe, PROBE_INNER, unit, sources[i], spec.n_elems * sizeof(float));
     }
+    probe_write(store->probe, PROBE_GRADS, unit, spec.dst, spec.n_elems * sizeof(float));
     mode = fp_mode_enter();
     job_kernels(store->job)->tree(&spec);
     fp_mode_leave(mode);
@@ -231,11 +244,8 @@ static bool stage_finish(struct shm_reduction *reduction)
     }
 }
 
-static int32_t reduction_progress(struct work *work, struct hsdp_error *reterr)
+static int32_t stages_progress(struct shm_reduction *reduction)
 {
-    struct shm_reduction *reduction = (struct shm_reduction *)work;
-
-    (void)reterr;
     if (reduction->stage == SHM_QUEUED) {
         if (*reduction->turn < reduction->position) {
             return HSDP_PENDING;
@@ -243,11 +253,25 @@ static int32_t reduction_progress(struct work *work, struct hsdp_error *reterr)
         source_await(reduction);
     }
     while (wait_is_met(&reduction->wait)) {
+        probe_met(reduction->store->probe, &reduction->wait);
         if (stage_finish(reduction)) {
             return HSDP_OK;
         }
     }
     return HSDP_PENDING;
+}
+
+static int32_t reduction_progress(struct work *work, struct hsdp_error *reterr)
+{
+    struct shm_reduction *reduction = (struct shm_reduction *)work;
+    struct probe *probe = reduction->store->probe;
+    int32_t status;
+
+    (void)reterr;
+    probe_reduction(probe, reduction->unit, PROBE_ENTERED);
+    status = stages_progress(reduction);
+    probe_reduction(probe, reduction->unit, status == HSDP_OK ? PROBE_DONE : PROBE_LEFT);
+    return status;
 }
 
 static const struct wait *reduction_blocker(struct work *work)
@@ -289,7 +313,9 @@ int32_t shm_consumed_await(struct store *store, uint32_t unit, const char *opera
         entries[i].counter = &shm_counters(store, inner->ranks[i], unit)->consumed;
         entries[i].target = store->units[unit].slot_sequence;
         entries[i].rank = inner->ranks[i];
+        entries[i].wait = PROBE_WAIT_SLOT;
     }
+    probe_expect(store->probe, entries, wait.n_entries);
     return job_wait(store->job, &wait, reterr);
 }
 
@@ -312,6 +338,7 @@ int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, u
     if (status != HSDP_OK) {
         return status;
     }
+    probe_reduction(store->probe, unit, PROBE_AWAITED_LAST);
     shm_late_take(store, unit);
     reduction->work.progress = reduction_progress;
     reduction->work.blocker = reduction_blocker;
@@ -325,6 +352,7 @@ int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, u
     reduction->scope = gradient->scope;
     reduction->is_absent = gradient->is_absent;
     reduction->stage = SHM_QUEUED;
+    probe_reduction(store->probe, unit, PROBE_HANDED_OVER);
     if (store->n_reductions != NULL) {
         atomic_fetch_add_explicit(store->n_reductions, 1, memory_order_relaxed);
     }
@@ -344,6 +372,7 @@ int32_t shm_drain(struct store *store, struct hsdp_error *reterr)
                 return status;
             }
         }
+        probe_reduction(store->probe, unit, PROBE_AWAITED_STEP);
     }
     return HSDP_OK;
 }

@@ -82,6 +82,9 @@ static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
             return status;
         }
     }
+    if (reduction->stage == SHM_IDLE) {
+        probe_reduction(store->probe, unit, PROBE_AWAITED_SLOT);
+    }
     return shm_consumed_await(store, unit, "unshard backward", reterr);
 }
 
@@ -109,6 +112,7 @@ int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
     if (status != HSDP_OK) {
         return status;
     }
+    probe_write(store->probe, PROBE_SLOT, unit, shm_grads(store, unit), n_bytes);
     if (is_zeroed) {
         memset(shm_grads(store, unit), 0, n_bytes);
     } else {
@@ -132,6 +136,7 @@ int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,
                              store->plan->units[unit].name, n_bytes);
         }
     }
+    probe_write(store->probe, PROBE_LATE_VALUES, unit, u->late, n_bytes);
     if (!u->has_late) {
         memset(u->late, 0, n_bytes);
         u->has_late = true;

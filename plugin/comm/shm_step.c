@@ -14,8 +14,14 @@
 
 static int32_t awaiting_progress(struct work *work, struct hsdp_error *reterr)
 {
+    struct shm_awaiting *awaiting = (struct shm_awaiting *)work;
+
     (void)reterr;
-    return wait_is_met(&((struct shm_awaiting *)work)->wait) ? HSDP_OK : HSDP_PENDING;
+    if (!wait_is_met(&awaiting->wait)) {
+        return HSDP_PENDING;
+    }
+    probe_met(awaiting->store->probe, &awaiting->wait);
+    return HSDP_OK;
 }
 
 static const struct wait *awaiting_blocker(struct work *work)
@@ -80,7 +86,9 @@ int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
         unshard->entries[i].counter = &shm_header(store, writers->ranks[i])->epoch;
         unshard->entries[i].target = store->epoch;
         unshard->entries[i].rank = writers->ranks[i];
+        unshard->entries[i].wait = PROBE_WAIT_PUBLISHED;
     }
+    probe_expect(store->probe, unshard->entries, writers->n_ranks);
     unshard->wait.entries = unshard->entries;
     unshard->wait.n_entries = writers->n_ranks;
     unshard->wait.operation = "unshard";
@@ -92,6 +100,7 @@ int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
         return HSDP_OK;
     }
     if (wait_is_met(&unshard->wait)) {
+        probe_met(store->probe, &unshard->wait);
         *ret_ticket = 0;
         return HSDP_OK;
     }
@@ -113,13 +122,17 @@ int32_t shm_step_start(struct store *store, const struct step_words *mine,
 
     (void)reterr;
     store->step++;
+    probe_write(store->probe, PROBE_STEP_WORDS, PROBE_NO_UNIT, &header->words[store->step % 2],
+                sizeof(*mine));
     header->words[store->step % 2] = *mine;
     job_signal(store->job, &header->step_arrived, store->step, store->world, store->n_world);
     for (uint32_t rank = 0; rank < store->n_world; rank++) {
         entries[rank].counter = &shm_header(store, rank)->step_arrived;
         entries[rank].target = store->step;
         entries[rank].rank = rank;
+        entries[rank].wait = PROBE_WAIT_STEP;
     }
+    probe_expect(store->probe, entries, store->n_world);
     store->step_wait.entries = entries;
     store->step_wait.n_entries = store->n_world;
     store->step_wait.operation = "step";
@@ -171,12 +184,15 @@ int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct h
     const struct step_words *root = &shm_header(store, 0)->words[store->step % 2];
     struct step_words all;
 
+    probe_met(store->probe, &store->step_wait);
     memset(&all, 0, sizeof(all));
     memcpy(all.numbers, root->numbers, sizeof(all.numbers));
     for (uint32_t rank = 0; rank < store->n_world; rank++) {
         const struct step_words *words = &shm_header(store, rank)->words[store->step % 2];
-        int32_t status = numbers_compare(rank, words, root, reterr);
+        int32_t status;
 
+        probe_read(store->probe, PROBE_STEP_WORDS, PROBE_NO_UNIT, words, sizeof(*words));
+        status = numbers_compare(rank, words, root, reterr);
         if (status != HSDP_OK) {
             return status;
         }
@@ -207,6 +223,9 @@ static void buffer_publish(struct store *store, uint32_t unit, uint32_t buffer)
                         offset * dtype_bytes(dtype);
 
         if ((void *)copy != u->master[buffer]) {
+            probe_read(store->probe, PROBE_MASTER, unit, u->master[buffer],
+                       n_elems * dtype_bytes(master_dtype));
+            probe_write(store->probe, PROBE_PARAMS, unit, copy, n_elems * dtype_bytes(dtype));
             job_kernels(store->job)->convert(copy, dtype, u->master[buffer], master_dtype, n_elems);
         }
     }

@@ -27,6 +27,7 @@ static int32_t entries_allocate(struct store *store, struct hsdp_error *reterr)
         u->reduction.store = store;
         u->reduction.unit = unit;
         u->reduction.entries = next;
+        u->unshard.store = store;
         u->unshard.entries = next + 2 * SHM_MAX_RANKS;
         next += ENTRIES_PER_UNIT;
     }
@@ -103,6 +104,7 @@ static int32_t store_create(struct hsdp_job *job, const struct hsdp_plan *plan,
     }
     store->job = job;
     job_ref(job);
+    store->probe = job_probe(job);
     store->plan = plan_share(plan);
     store->is_access_checked = plan->verify.is_access;
     store->n_unshards = job_counter_register(job, "unshards");

@@ -3,6 +3,7 @@
 #ifndef COMM_SHM_STORE_H
 #define COMM_SHM_STORE_H
 
+#include "comm/probe.h"
 #include "comm/transport.h"
 
 /*
@@ -128,6 +129,7 @@ struct shm_reduction {
 /* An unshard in flight. */
 struct shm_awaiting {
     struct work work; /* first: the queue hands it back */
+    struct store *store;
     struct wait wait;
     struct wait_entry *entries;
     bool is_active;
@@ -161,6 +163,7 @@ struct shm_unit {
 
 struct store {
     struct hsdp_job *job;
+    struct probe *probe; /* the job's; NULL outside of tests */
     struct hsdp_plan *plan;
     struct shared_memory memory;
     uint8_t *regions[SHM_MAX_RANKS]; /* NULL = not mapped */

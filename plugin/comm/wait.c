@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "comm/job_internal.h"
+#include "comm/probe.h"
 
 bool wait_is_met(const struct wait *wait)
 {
@@ -24,6 +25,7 @@ void job_signal(struct hsdp_job *job, _Atomic uint64_t *counter, uint64_t value,
 {
     struct control *control = atomic_load(&job->control);
 
+    probe_raise(job->probe, counter, value);
     atomic_store(counter, value);
     for (uint32_t i = 0; i < n_ranks; i++) {
         if (ranks[i] != job->launch.rank &&
@@ -127,6 +129,7 @@ int32_t job_wait(struct hsdp_job *job, const struct wait *wait, struct hsdp_erro
     int32_t status;
 
     if (wait_is_met(wait)) {
+        probe_met(job->probe, wait);
         return HSDP_OK;
     }
     job_lock(job);
@@ -136,5 +139,8 @@ int32_t job_wait(struct hsdp_job *job, const struct wait *wait, struct hsdp_erro
     job_lock(job);
     flight_end(&job->flight, flight, status == HSDP_OK ? FLIGHT_DONE : FLIGHT_FAILED);
     job_unlock(job);
+    if (status == HSDP_OK) {
+        probe_met(job->probe, wait);
+    }
     return status;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "comm/probe.h"
 #include "device/fpmode.h"
 #include "device/kernels.h"
 #include "shard/step.h"
@@ -92,6 +93,7 @@ static int32_t unit_update(struct hsdp_model *model, uint32_t unit,
     const float *grads = model->ops->step_grads(model->store, unit);
     struct hsdp_segment *segments;
     uint64_t n_segments;
+    uint64_t n_elems;
     int32_t status;
 
     status =
@@ -99,6 +101,9 @@ static int32_t unit_update(struct hsdp_model *model, uint32_t unit,
     if (status != HSDP_OK) {
         return status;
     }
+    n_elems = model->plan->units[unit].buffers[0].shard_elems[HSDP_SHARD_STEP];
+    probe_read(job_probe(model->job), PROBE_GRADS, unit, grads, n_elems * sizeof(*grads));
+    probe_write(job_probe(model->job), PROBE_MASTER, unit, master, n_elems * dtype_bytes(dtype));
     for (uint64_t i = 0; i < n_segments; i++) {
         uint64_t at = segments[i].shard_offset_elems;
         struct adamw_shard shard = {.params = master + at * dtype_bytes(dtype),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "comm/probe.h"
 #include "device/cast.h"
 #include "device/fpmode.h"
 #include "shard/model.h"
@@ -170,6 +171,19 @@ static int32_t held_runs(const struct transfer *transfer, uint32_t rank, struct 
     return HSDP_OK;
 }
 
+static void run_probe(const struct transfer *transfer, const struct held_run *run, bool is_write)
+{
+    struct probe *probe = job_probe(transfer->model->job);
+    uint64_t elem_bytes = dtype_bytes(transfer->shard.dtype);
+    const uint8_t *base = (const uint8_t *)transfer->shard.base + run->shard_offset * elem_bytes;
+
+    if (is_write) {
+        probe_write(probe, PROBE_FLAT, transfer->param->unit, base, run->n_elems * elem_bytes);
+    } else {
+        probe_read(probe, PROBE_FLAT, transfer->param->unit, base, run->n_elems * elem_bytes);
+    }
+}
+
 static const struct placement *transfer_place(const struct transfer *transfer)
 {
     const struct hsdp_plan *plan = transfer->model->plan;
@@ -214,6 +228,7 @@ static int32_t import_runs(struct transfer *transfer, struct run full, struct hs
         return status;
     }
     for (uint64_t i = 0; i < n_runs; i++) {
+        run_probe(transfer, &runs[i], true);
         run_copy(transfer->shard, runs[i].shard_offset, full, runs[i].param_offset,
                  runs[i].n_elems);
     }
@@ -358,6 +373,7 @@ static int32_t export_pack(struct transfer *transfer, float **ret_values, uint64
     *ret_bytes = n_elems * sizeof(float);
     n_elems = 0;
     for (uint64_t i = 0; i < n_runs; i++) {
+        run_probe(transfer, &runs[i], false);
         run_copy(packed, n_elems, transfer->shard, runs[i].shard_offset, runs[i].n_elems);
         n_elems += runs[i].n_elems;
     }
@@ -462,6 +478,8 @@ static int32_t flat_sync(struct hsdp_model *model, uint32_t unit, uint32_t buffe
     } else {
         offer.readable = &first;
         offer.n_readable = 1;
+        probe_write(job_probe(model->job), PROBE_FLAT, unit, shard.base,
+                    shard.n_elems * dtype_bytes(shard.dtype));
     }
     return model->ops->offer(model->store, &offer, reterr);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "comm/probe.h"
 #include "device/fpmode.h"
 #include "device/kernels.h"
 #include "shard/drift.h"
@@ -110,6 +111,7 @@ static void unit_divide(struct hsdp_model *model, uint32_t unit, double p, struc
     float largest;
     uint32_t bits;
 
+    probe_write(job_probe(model->job), PROBE_GRADS, unit, grads, n_elems * sizeof(*grads));
     if (!model->ops->has_step_grads(model->store, unit)) {
         memset(grads, 0, n_elems * sizeof(*grads)); /* in no pass of the window */
         return;
