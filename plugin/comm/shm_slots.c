@@ -97,9 +97,6 @@ int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
     int32_t status;
 
     for (uint32_t other = 0; other < store->plan->n_units; other++) {
-        if (store->units[other].sequence == 0 && store->units[other].reduction.stage == SHM_IDLE) {
-            continue; /* never handed over */
-        }
         if (plan_grads_overlap(store->plan, unit, other)) {
             status = readers_await(store, other, unit, reterr);
 

@@ -32,17 +32,36 @@
  * A reduction goes through these stages; each wait keeps a writer from overtaking a reader:
  *
  *   QUEUED    for its turn in the pass: the same order on every rank
- *   SOURCE    for `consumed` of the inner group: peers still read the last contribution
+ *   SOURCE    for `consumed` of the inner group: peers still read the last contribution; and where
+ *             local sums are the inner ones (G spans one rank), for outer_consumed (SOURCE_OUTER)
  *             then contributes, and raises `arrived`
  *   INNER     for `arrived` of the inner group: contributions are not all there
  *   RESTING   for outer_consumed: peers still read the last inner sum
  *             then sums over G, and raises `consumed`; done here for scope inner, and where R is G
  *   OUTER     for outer_arrived of the outer group, then sums over R\G, raises outer_consumed
  *
- * A slot is acquired only after `consumed` of whoever was in it. Parameters change only behind
- * step_arrived of the whole job, since until then any rank may still read them; and they are read
- * only behind the epoch of all who write them: the ranks of S. Counters are raised by their rank
- * only, and all accesses to them are sequentially consistent (comm/wait.c says why).
+ * Besides, in the words of comm/probe.h:
+ *
+ *   SLOT        a slot is acquired only after `consumed` of all who read what was in it. Before
+ *               that, and before a unit is handed over again or a step begins, this rank's own
+ *               reduction of it is done, which goes on inside of any call
+ *   STEP        parameters change only behind step_arrived of the whole job, since until then any
+ *               rank may still read them
+ *   EXCHANGE    in an edit they change behind the exchange of its begin, for the same reason
+ *   PUBLISHED   they are read only behind the epoch of all who write them: the ranks of S, not
+ *               only those of P
+ *   OFFER       stage, tag and size are read after offer_arrived of their rank,
+ *   OFFER_READ  and written again only after offer_consumed of all peers
+ *
+ * Step words and the mailboxes of exchanges are there twice instead: who writes one has seen that
+ * all are done with it.
+ *
+ * tests/check_races.c shows that under these waits no two accesses race, and a race without each
+ * of them; tests/check_delay.c the same with bits. Whoever adds an access or a wait tells the
+ * probe.
+ *
+ * Counters are raised by their rank only, and all accesses to them are sequentially consistent
+ * (comm/wait.c says why).
  */
 
 #define SHM_MAX_RANKS 64u
