@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Uses of units: counting them, and who may occupy a slot. */
 #include <check.h>
+#include <stdatomic.h>
+#include <stdio.h>
 
 #include "four_units.h"
 #include "suite.h"
@@ -182,6 +184,52 @@ START_TEST(unshard_into_a_slot_that_waits_for_its_turn_names_both)
 }
 END_TEST
 
+/* ------------------------------------------------------------------------- who is waited for */
+
+/* Two of four ranks, an inner group, reuse a slot while the others have handed over nothing. */
+static void ahead_rank(uint32_t rank, void *shared)
+{
+    _Atomic uint32_t *n_there = shared;
+    struct host host;
+
+    host_open(&host, rank, "dp=4", host_settings, "unit a: w[5]; unit b: x[1031]");
+    host_pass_begin(&host, HSDP_SCOPE_FULL);
+    if (rank < 2) {
+        four_backward(&host, 1);
+        host_acquire(&host, 0);
+        ranks_meet(n_there, 4);
+        host_fill(&host, 0, 0, four_gradient);
+        host_hand_over(&host, 0);
+    } else {
+        ranks_meet(n_there, 4);
+        four_backward(&host, 1);
+        four_backward(&host, 0);
+    }
+    host_pass_end(&host);
+    host_step(&host, 0.0);
+    host_expect_grad(&host, "x", 4.0);
+    host_expect_grad(&host, "w", 4.0);
+    host_step_end(&host);
+    host_close(&host);
+}
+
+/* With scope none a contribution is copied; else it is read by the ranks of G, not of all of R. */
+START_TEST(unshard_waits_for_no_more_than_reading_the_slot)
+{
+    static const struct {
+        int strategy;
+        const char *more;
+    } rows[] = {{0, "none"}, {1, "none"},  {2, "none"}, {3, "none"},  {4, "none"}, {5, "none"},
+                {6, "none"}, {0, "inner"}, {1, "full"}, {4, "inner"}, {5, "full"}, {6, "full"}};
+    char more[128];
+
+    snprintf(more, sizeof(more),
+             "shard_size=2 slots=1 nccl_timeout_seconds=5 accumulation_scope=%s", rows[_i].more);
+    host_settings_set(rows[_i].strategy, more);
+    ranks_run(4, RANKS_LIMIT_MS, ahead_rank, ranks_memory(sizeof(uint32_t)));
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("uses");
@@ -198,6 +246,7 @@ Suite *module_suite(void)
                         2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, unshard_into_a_slot_that_waits_for_its_turn_names_both, 0,
                         2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, unshard_waits_for_no_more_than_reading_the_slot, 0, 12);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -60,8 +60,8 @@ enum probe_reduction {
     PROBE_ENTERED, /* what comes until it is left is done by the reduction */
     PROBE_LEFT,
     PROBE_DONE,         /* and left */
-    PROBE_AWAITED_SLOT, /* the host's thread has seen it done: before it acquires the slot, */
-    PROBE_AWAITED_LAST, /* before the unit is handed over again, */
+    PROBE_AWAITED_SLOT, /* the host's thread has seen that it has read the slot, to acquire it; */
+    PROBE_AWAITED_LAST, /* that it is done, before the unit is handed over again, */
     PROBE_AWAITED_STEP, /* and before a step */
     PROBE_N_REDUCTIONS,
 };

@@ -59,16 +59,29 @@ static void padding_zero(struct store *store, uint32_t unit)
     memset(slot + end * elem_bytes, 0, (plan_unit->buffers[0].n_elems - end) * elem_bytes);
 }
 
-/* Waits until the peers of a unit have read this rank's last contribution from its slot, which
- * `next` is about to use. */
+/* Whether a rank's own reduction of a unit still has to read the unit's slot. */
+static bool slot_is_unread(const struct store *store, const struct shm_reduction *reduction)
+{
+    bool is_copied = store->units[reduction->unit].sums.local_elems != 0 ||
+                     reduction->source == SHM_FROM_LATE; /* to where peers read it */
+
+    if (reduction->is_absent) {
+        return false;
+    }
+    return reduction->stage == SHM_QUEUED || reduction->stage == SHM_SOURCE ||
+           (!is_copied && (reduction->stage == SHM_INNER || reduction->stage == SHM_RESTING));
+}
+
+/* Waits until this rank and its peers have read this rank's last contribution of a unit from its
+ * slot, which `next` is about to use; not for the outer sum that may follow. */
 static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
                              struct hsdp_error *reterr)
 {
     struct shm_reduction *reduction = &store->units[unit].reduction;
-    bool is_in_slot = reduction->stage != SHM_IDLE && !reduction->is_absent;
+    bool is_counted = shm_class_of(store, unit)->inner.n_ranks > 1; /* `consumed`, by each rank */
     int32_t status;
 
-    if (is_in_slot && reduction->stage == SHM_QUEUED) {
+    if (reduction->stage == SHM_QUEUED && !reduction->is_absent) {
         error_set(reterr, HSDP_ERR_STATE,
                   "unit.unshard: unit \"%s\": its gradient slot is occupied by unit \"%s\", which "
                   "waits for an earlier unit of its pass; that one's reduce or skip was expected",
@@ -76,13 +89,13 @@ static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
         error_where(reterr, "unshard", NULL, store->plan->units[next].name);
         return HSDP_ERR_STATE;
     }
-    if (is_in_slot) {
+    if (slot_is_unread(store, reduction) && (reduction->stage == SHM_SOURCE || !is_counted)) {
         status = job_ticket_wait(store->job, reduction->work.ticket, UINT64_MAX, reterr);
         if (status != HSDP_OK) {
             return status;
         }
     }
-    if (reduction->stage == SHM_IDLE) {
+    if (!reduction->is_absent && !slot_is_unread(store, reduction)) {
         probe_reduction(store->probe, unit, PROBE_AWAITED_SLOT);
     }
     return shm_consumed_await(store, unit, "unshard backward", reterr);

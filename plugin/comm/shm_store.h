@@ -42,9 +42,9 @@
  *
  * Besides, in the words of comm/probe.h:
  *
- *   SLOT        a slot is acquired only after `consumed` of all who read what was in it. Before
- *               that, and before a unit is handed over again or a step begins, this rank's own
- *               reduction of it is done, which goes on inside of any call
+ *   SLOT        a slot is acquired only after what was in it has been read: by peers (`consumed`),
+ *               and by this rank's own reduction, which goes on inside of any call. Before a unit
+ *               is handed over again, and before a step, its own reduction is done
  *   STEP        parameters change only behind step_arrived of the whole job, since until then any
  *               rank may still read them
  *   EXCHANGE    in an edit they change behind the exchange of its begin, for the same reason
