@@ -34,7 +34,7 @@ struct order_run order_run_named(const char *strategy, int32_t scope, uint32_t s
 struct order_run order_run_of(uint32_t job, uint32_t number)
 {
     static const char *const dtypes[] = {"param_dtype=fp32", "param_dtype=bf16",
-                                         "param_dtype=bf16 gradient_dtype=bf16"};
+                                         "param_dtype=bf16 gradient_dtype=bf16 master_dtype=bf16"};
     static const struct {
         const char *dims;
         uint32_t n_ranks;
@@ -55,7 +55,7 @@ struct order_run order_run_of(uint32_t job, uint32_t number)
     run.n_ranks = meshes[mesh].n_ranks;
     strcpy(run.dims, meshes[mesh].dims);
     snprintf(run.settings, sizeof(run.settings),
-             "shard_size=%u sharding_strategy=%s accumulation_scope=%s slots=%u %s",
+             "shard_size=%u sharding_strategy=%s accumulation_scope=%s slots=%u %s verify=step:2",
              meshes[mesh].shard_size, host_strategies[job % HOST_N_STRATEGIES], scopes[run.scope],
              run.slots, dtypes[(job / HOST_N_STRATEGIES + number) % 3]);
     return run;

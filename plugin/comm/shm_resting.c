@@ -18,7 +18,9 @@ int32_t shm_resting(struct store *store, uint32_t unit, uint32_t buffer, const v
         entries[i].counter = &shm_header(store, writers->ranks[i])->epoch;
         entries[i].target = store->epoch;
         entries[i].rank = writers->ranks[i];
+        entries[i].wait = PROBE_WAIT_PUBLISHED;
     }
+    probe_expect(store->probe, entries, wait.n_entries);
     status = job_wait(store->job, &wait, reterr);
     if (status == HSDP_OK) {
         *ret_shard = store->regions[store->rank] + store->units[unit].params_offset[buffer];

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "comm/probe.h"
 #include "device/checksum.h"
 
 #define TEXT_BYTES 256u
@@ -131,6 +132,8 @@ static int32_t item_hash(struct hsdp_model *model, uint64_t index, const struct 
 
     status = item_shard(model, item, &shard, reterr);
     if (status == HSDP_OK) {
+        probe_read(job_probe(model->job), item->kind == ITEM_PARAM ? PROBE_PARAMS : PROBE_FLAT,
+                   item->unit, shard.base, shard.n_elems * dtype_bytes(shard.dtype));
         status =
             plan_segments(plan, item->unit, item->cut, plan->mesh->rank, model->drift->segments,
                           sizeof(*segments), plan->units[item->unit].n_params, &n_segments, reterr);
