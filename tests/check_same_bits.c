@@ -182,6 +182,18 @@ START_TEST(training_on_every_split_of_six_ranks_gives_the_same_bits)
 }
 END_TEST
 
+/* So may an inner one: then the strategies still agree with each other, and not with another split.
+ */
+START_TEST(training_on_an_odd_split_gives_the_same_bits_with_every_strategy)
+{
+    static const uint32_t three[] = {3};
+    struct training spec = training_spec(_i, "dp=6", dense);
+
+    splits_run(&spec, three, 1, 6);
+    ck_assert(!is_same(training_run(&spec, "fsdp", 3, 6), training_run(&spec, "fsdp", 2, 6)));
+}
+END_TEST
+
 START_TEST(training_of_experts_with_every_strategy_gives_the_same_bits)
 {
     static const uint32_t whole[] = {0};
@@ -230,6 +242,8 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, training_on_every_split_of_four_ranks_gives_the_same_bits, 0, 4);
     tcase_add_loop_test(tcase, training_on_every_split_of_eight_ranks_gives_the_same_bits, 0, 4);
     tcase_add_loop_test(tcase, training_on_every_split_of_six_ranks_gives_the_same_bits, 0, 4);
+    tcase_add_loop_test(tcase, training_on_an_odd_split_gives_the_same_bits_with_every_strategy, 0,
+                        4);
     tcase_add_loop_test(tcase, training_of_experts_with_every_strategy_gives_the_same_bits, 0, 4);
     tcase_add_loop_test(tcase, training_gives_the_same_bits_on_every_rank, 0, HOST_N_STRATEGIES);
     tcase_add_test(tcase, training_with_inner_scope_has_three_classes_of_bits);

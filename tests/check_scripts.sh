@@ -340,6 +340,55 @@ tree_fresh
 echo 'SUBDIRS = base' >"$tree/plugin/Makefile.am"
 refuses "licenses: a makefile without one is refused" 'plugin/Makefile.am' "$check" "$tree"
 
+# -------------------------------------------------------------------------------------- clauses
+
+# tree_numbers: a tree whose numbers, cases and mutants fit together.
+tree_numbers() {
+    tree_fresh
+    mkdir -p "$tree/docs" "$tree/tests/cases" "$tree/tests/mutants"
+    echo 'START_TEST(sum_of_two_is_their_sum)' >"$tree/tests/check_sum.c"
+    : >"$tree/tests/mutants/sum-is-off.patch"
+    echo '| 1.1 | It adds. | `sum_of_two_is_their_sum`; `sum-is-off` |' >"$tree/docs/numbers.md"
+    echo '| A1 | a report | 1 and 2 | `sum_of_two_is_their_sum` |' >"$tree/tests/cases/README.md"
+}
+
+check=$scripts/check-clauses
+tree_numbers
+accepts "clauses: tests and mutants that exist are accepted" "$check" "$tree"
+echo '| 1.2 | It subtracts. | `difference_is_right` |' >>"$tree/docs/numbers.md"
+refuses "clauses: a test that does not exist is refused" '1.2 names difference_is_right' "$check" "$tree"
+tree_numbers
+echo '| 1.2 | It subtracts. |  |' >>"$tree/docs/numbers.md"
+refuses "clauses: a clause without a test is refused" '1.2 names no test' "$check" "$tree"
+tree_numbers
+: >"$tree/tests/mutants/other.patch"
+refuses "clauses: a mutant of no clause is refused" 'other.patch' "$check" "$tree"
+tree_numbers
+echo '| A2 | a report | 1 and 1 | `sum_of_equals` |' >>"$tree/tests/cases/README.md"
+refuses "clauses: a case without its test is refused" 'A2 names sum_of_equals' "$check" "$tree"
+tree_numbers
+: >"$tree/docs/numbers.md"
+refuses "clauses: a document without rows is refused" 'holds no rows' "$check" "$tree"
+
+# -------------------------------------------------------------------------------------- mutants
+
+check=$scripts/check-mutants
+MUTANTS_DRY=1
+export MUTANTS_DRY
+accepts "mutants: each still applies to the tree" "$check" "$here/.." "$scratch/mutants"
+tree_fresh
+mkdir -p "$tree/tests/mutants"
+cannot_look "mutants: a tree without any is told" "$check" "$tree" "$scratch/m1"
+printf 'Suites: check_x\n\n--- a/README.md\n+++ b/README.md\n@@ -1 +1 @@\n-one\n+two\n' \
+    >"$tree/tests/mutants/two.patch"
+echo three >"$tree/README.md"
+refuses "mutants: one that no longer applies is refused" 'does not apply' "$check" "$tree" "$scratch/m2"
+echo one >"$tree/README.md"
+accepts "mutants: one that applies is accepted" "$check" "$tree" "$scratch/m3"
+sed -i '/^Suites/d' "$tree/tests/mutants/two.patch"
+refuses "mutants: one without suites is refused" 'names no suites' "$check" "$tree" "$scratch/m4"
+unset MUTANTS_DRY
+
 # -------------------------------------------------------------------------------------- exports
 
 check=$scripts/check-exports

@@ -30,6 +30,7 @@ check format
 check headers
 check paths
 check licenses
+check clauses
 if [ -n "$HSDP_TEST_SANITIZERS" ]; then
     tap_skip exports "an instrumented build has symbols of its own"
 else

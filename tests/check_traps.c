@@ -97,6 +97,28 @@ START_TEST(discard_behind_adamw_is_refused)
 }
 END_TEST
 
+/* Masters apart from the parameters: what was written there stays unpublished. */
+static void unpublished_rank(uint32_t rank, void *shared)
+{
+    struct host host;
+
+    (void)shared;
+    two_open(&host, rank);
+    host_backward(&host, HSDP_SCOPE_FULL, 0, one);
+    host_step(&host, 0.0);
+    host_descend(&host, 0.25, 1.0);
+    host_must(&host, host.api->step->discard(host.model, NULL, &host.err));
+    host_expect_param(&host, "w", 1.0);
+    host_close(&host);
+}
+
+START_TEST(discard_publishes_no_value)
+{
+    host_settings_set(_i, "param_dtype=bf16");
+    ranks_run(2, RANKS_LIMIT_MS, unpublished_rank, NULL);
+}
+END_TEST
+
 static double infinite(struct host_at at)
 {
     return at.rank == 1 && at.elem == 3 ? INFINITY : 1.0;
@@ -416,6 +438,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, unshard_behind_an_abandoned_ticket_shows_the_new_values, 0,
                         HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, discard_behind_adamw_is_refused, 0, 2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, discard_publishes_no_value, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, adamw_of_a_refused_norm_leaves_the_parameters, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, weight_of_a_mean_is_refused, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, weight_beside_a_frozen_mean_counts, 0, HOST_N_STRATEGIES);
