@@ -461,6 +461,34 @@ START_TEST(training_of_equal_replicas_is_never_refused)
 }
 END_TEST
 
+/* A peer that publishes late writes this rank's copy late: it is awaited, not taken for drift. */
+static void late_rank(uint32_t rank, void *shared)
+{
+    struct host host;
+
+    (void)shared;
+    host_open(&host, rank, "dp=3", host_settings, "unit a: w[5000]");
+    host_load(&host, scattered);
+    good_step(&host, 1);
+    for (int step = 2; step < 5; step++) { /* windows without a pass: nothing else waits */
+        begin(&host);
+        host_must(&host, result(&host));
+        host_must(&host, host_adamw(&host, 0.01, 0.1));
+        if (rank == 1) {
+            ranks_sleep_ms(30);
+        }
+        host_step_end(&host);
+    }
+    host_close(&host);
+}
+
+START_TEST(begin_waits_for_the_parameters_of_a_slow_peer)
+{
+    host_settings_set(_i, "verify=step:1");
+    ranks_run(3, RANKS_LIMIT_MS, late_rank, NULL);
+}
+END_TEST
+
 /* NaN is a value like any other: the same bits are no drift, other bits are. */
 static void nan_rank(uint32_t rank, void *shared)
 {
@@ -561,6 +589,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, drift_of_the_last_of_many_is_named);
     tcase_add_loop_test(tcase, training_of_equal_replicas_is_never_refused, 0,
                         3 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, begin_waits_for_the_parameters_of_a_slow_peer, 0, HOST_N_STRATEGIES);
     tcase_add_test(tcase, drift_of_nan_is_of_its_bits);
     tcase_add_test(tcase, padding_is_not_compared);
     tcase_add_test(tcase, model_without_replicas_has_nothing_to_compare);

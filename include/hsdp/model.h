@@ -74,8 +74,9 @@ struct hsdp_model_ops {
      * With verify=wrap it then proves the model: known gradients go through the slots, the wire
      * dtype, the reduction, the divisor and the norm, known masters through publish and unshard,
      * and each element of every unit must come out counted once, as the class and the mesh say.
-     * That takes two steps of the model's communication and leaves no trace: values are zero again,
-     * the next step is step 1, counters of steps, operations and traffic stand where they stood.
+     * That takes two steps of the model's communication, writes all of its memory, and leaves no
+     * trace: values are zero again, the next step is step 1, counters of steps, operations and
+     * traffic stand where they stood.
      *
      * Ownership: the plan may be destroyed afterwards; the job stays alive as long as the model.
      * Errors: HSDP_ERR_MISMATCH names the first differing entry of the plan and the rank;
