@@ -84,9 +84,6 @@ static const struct {
      "plan: param \"p\" is tied to \"w\", which has another hyper_group"},
     {"p", "[3,2]", "w", NULL, 2, 0, 0, HSDP_ERR_INVALID,
      "plan: param \"p\" is tied to \"w\", which is of another class"},
-    {"p", "[3,2]", "w", NULL, 1, 0, 0, HSDP_ERR_UNSUPPORTED,
-     "plan: param \"p\" of unit v is tied to \"w\" of unit u; ties across units are not built in "
-     "this version"},
     {"p", "[2]", NULL, "pp[0,-1]", 0, 0, 0, HSDP_ERR_UNSUPPORTED,
      "plan: param \"p\" is tied over the 2 ranks of \"pp[0,-1]\"; ties across ranks are not built "
      "in this version"},

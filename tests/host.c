@@ -355,8 +355,9 @@ void host_fill(struct host *host, uint32_t unit, uint32_t microbatch, host_value
         const struct host_param *p = &host->params[param];
         struct hsdp_tensor view;
 
-        if (p->unit != unit || p->is_frozen || p->storage != param) {
-            continue;
+        if (p->unit != unit || p->is_frozen ||
+            (p->storage != param && !host_is_alias(host, param))) {
+            continue; /* of names in one unit the first has the view */
         }
         view = host_view(host, param, HSDP_VIEW_GRAD);
         for (uint64_t elem = 0; elem < p->n_elems; elem++) {
@@ -423,7 +424,7 @@ void host_descend(struct host *host, double rate, double factor)
         struct hsdp_tensor master;
         struct hsdp_tensor grad;
 
-        if (!host_is_trainable(host, unit)) {
+        if (!host_is_stepped(host, unit)) {
             continue;
         }
         host_must(host,

@@ -36,6 +36,7 @@ struct host_param {
     uint32_t n_dims;
     uint32_t unit;
     uint32_t storage; /* itself unless tied */
+    uint32_t tied_to; /* the name that was given; itself unless tied */
     uint32_t hyper_group;
     uint64_t block_elems;
     bool is_frozen;
@@ -114,6 +115,10 @@ void host_leave(struct host *host);
 uint32_t host_unit(const struct host *host, const char *name);
 uint32_t host_param(const struct host *host, const char *name);
 bool host_is_trainable(const struct host *host, uint32_t unit);
+/** Whether it stores a trainable parameter itself: else there is no step shard. */
+bool host_is_stepped(const struct host *host, uint32_t unit);
+/** Whether a parameter is a name for one of another unit. */
+bool host_is_alias(const struct host *host, uint32_t param);
 
 /** The first of the ranks that hold the same values of a parameter as `rank` does. */
 uint32_t host_holder(const struct host *host, uint32_t param, uint32_t rank);

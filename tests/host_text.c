@@ -135,15 +135,17 @@ static void shape_read(struct host_param *param, const char *text)
     }
 }
 
-/* What stands behind the shape: "!", "=emb", "@1", "/16". */
+/* What stands behind the shape: "!", "=emb", "@1", "/16"; also "!=emb". */
 static void suffix_read(struct host *host, struct host_param *param, const char *text)
 {
     switch (text[0]) {
     case '!':
         param->is_frozen = true;
+        suffix_read(host, param, text + 1);
         break;
     case '=':
-        param->storage = host_param(host, text + 1);
+        param->tied_to = host_param(host, text + 1);
+        param->storage = host->params[param->tied_to].storage;
         break;
     case '@':
         param->hyper_group = (uint32_t)atoi(text + 1);
@@ -167,13 +169,14 @@ static void param_add(struct host *host, uint32_t unit, const char *text)
     snprintf(param->name, sizeof(param->name), "%.*s", (int)strcspn(text, "["), text);
     param->unit = unit;
     param->storage = host->n_params;
+    param->tied_to = host->n_params;
     shape_read(param, strchr(text, '[') + 1);
     suffix_read(host, param, strchr(text, ']') + 1);
     spec.name = param->name;
     spec.shape = param->shape;
     spec.n_dims = param->n_dims;
     spec.unit = unit;
-    spec.tied_to = param->storage == host->n_params ? NULL : host->params[param->storage].name;
+    spec.tied_to = param->tied_to == host->n_params ? NULL : host->params[param->tied_to].name;
     spec.block_elems = param->block_elems;
     spec.hyper_group = param->hyper_group;
     spec.flags = param->is_frozen ? HSDP_PARAM_FROZEN : 0;
@@ -261,6 +264,22 @@ bool host_is_trainable(const struct host *host, uint32_t unit)
         }
     }
     return false;
+}
+
+bool host_is_stepped(const struct host *host, uint32_t unit)
+{
+    for (uint32_t param = 0; param < host->n_params; param++) {
+        if (host->params[param].unit == unit && !host->params[param].is_frozen &&
+            host->params[param].storage == param) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool host_is_alias(const struct host *host, uint32_t param)
+{
+    return host->params[host->params[param].storage].unit != host->params[param].unit;
 }
 
 /* The rank with coordinate 0 in the selected dimensions, and that of `rank` in the others. */

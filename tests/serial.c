@@ -90,6 +90,21 @@ static double divisor_of(const struct serial *serial, uint32_t param)
                : serial->divisor;
 }
 
+/* What the names of a storage in other units add to it; each has a view of its own. */
+static float aliases_add(const struct serial *serial, struct host_at at, const char *dtype)
+{
+    uint32_t storage = at.param;
+    float sum = 0.0f;
+
+    for (at.param = storage + 1; at.param < serial->host->n_params; at.param++) {
+        if (serial->host->params[at.param].storage == storage &&
+            host_is_alias(serial->host, at.param)) {
+            sum += (float)host_round(serial->gradient(at), dtype);
+        }
+    }
+    return sum;
+}
+
 /* What one rank contributes to an element in a window. */
 static void contribution_add(const struct serial *serial, struct host_at at,
                              const char *const dtypes[2], double *ret_sum, double *ret_mass)
@@ -106,6 +121,7 @@ static void contribution_add(const struct serial *serial, struct host_at at,
         }
         late = serial->late == NULL ? 0.0 : (double)(float)serial->late(at);
         local += (float)host_round(serial->gradient(at), dtypes[0]);
+        local += aliases_add(serial, at, dtypes[0]);
         local += (float)late; /* in fp32, whatever the dtype of the views */
         if (serial->is_local && serial->scopes[batch] != HSDP_SCOPE_FULL) {
             continue;

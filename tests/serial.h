@@ -10,6 +10,8 @@
  * norm counts each element once. What may be rounded on the way is rounded here too: each gradient
  * to the dtype of its view, and each contribution to that of the wire. A contribution is one
  * microbatch; where scope none is planned, all since the last pass of scope full, added up in fp32.
+ * A name for a parameter of another unit has a gradient of its own, which is added to that of its
+ * storage in fp32: its values are such that the order does not matter.
  */
 struct serial {
     const struct host *host;

@@ -96,7 +96,8 @@ struct hsdp_model_ops {
     /**
      * Gives the address of a parameter or of its gradient; may be asked once and kept.
      *
-     * Shapes: the parameter's, row-major. A tied name answers with the storage it is tied to.
+     * Shapes: the parameter's, row-major. A tied name answers with the storage it is tied to; but
+     * the gradient of one that is tied across units is its own, in its own unit.
      * Errors: HSDP_ERR_INVALID for the gradient of a frozen parameter.
      */
     int32_t (*param_view)(hsdp_model *model, uint32_t param, int32_t view,

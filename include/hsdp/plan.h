@@ -89,7 +89,8 @@ struct hsdp_param_spec {
     const int64_t *shape;  /* n_dims sizes >= 0 of the whole parameter on this rank's coordinates of
                               the dimensions it is not replicated over */
     const char *tied_to;   /* name of an earlier parameter with the same shape, also of another unit
-                              of the class: one storage, two names, gradients add; NULL = none */
+                              of the class: one storage, two names, gradients add; NULL = none.
+                              What a tie across units means stands at hsdp_param_info */
     const char *tied_over; /* selector of the pipeline stages that hold a copy, "pp[0,-1]":
                               gradients are summed over them; NULL = none */
     uint64_t block_elems;  /* never cut inside a run of so many elements, counted from its first
@@ -111,7 +112,7 @@ struct hsdp_plan_info {
     size_t struct_size;       /* sizeof(struct hsdp_plan_info) */
     uint64_t param_bytes;     /* resting parameter shards, in the compute dtype */
     uint64_t master_bytes;    /* step shards, where they are not the parameter shards themselves */
-    uint64_t grad_bytes;      /* resting gradients */
+    uint64_t grad_bytes;      /* resting gradients, and what names in other units add to them */
     uint64_t unsharded_bytes; /* slots for unsharded parameters; 0 where unshard needs no copy */
     uint64_t grad_slot_bytes; /* slots for unsharded gradients */
     uint64_t n_state_elems;   /* elements of one optimizer state: the step shards */
@@ -153,7 +154,7 @@ struct hsdp_unit_info {
     uint32_t class_index;
     uint32_t first_param; /* its parameters need not be consecutive; this is the lowest index */
     uint32_t n_params;
-    uint32_t n_buffers;  /* 1 or 2 */
+    uint32_t n_buffers;  /* 1 or 2; 0 when all its names are tied to parameters of other units */
     uint32_t divisor;    /* of its class */
     uint32_t param_slot; /* units of one slot may not be live together; HSDP_NO_SLOT = any may */
     uint32_t grad_slot;
@@ -179,6 +180,13 @@ struct hsdp_buffer_info {
 /**
  * A parameter of a finished plan.
  *
+ * A name that is tied to a parameter of another unit is an alias: `storage` says of which, and
+ * buffer and offset_elems are those of the storage, in the unit of the storage. To unshard the
+ * alias's unit makes the storage's unit readable too, until the release; that one therefore takes
+ * turns in no slot. The gradient of an alias is a view of its own, in the gradient slot of its own
+ * unit; when that is handed over, it is added in fp32 to what this rank contributes to the storage.
+ * So a pass lists units of aliases before the unit of their storage.
+ *
  * Since: 1.0
  */
 struct hsdp_param_info {
@@ -189,7 +197,7 @@ struct hsdp_param_info {
     uint64_t offset_elems; /* of its first element in the unsharded buffer */
     uint32_t n_dims;
     uint32_t unit;
-    uint32_t buffer;      /* within the unit */
+    uint32_t buffer;      /* within the unit; of an alias: within the storage's */
     uint32_t storage;     /* index of the parameter whose storage it is; itself unless tied */
     uint32_t hyper_group; /* as given */
     uint32_t flags;

@@ -93,7 +93,8 @@ struct hsdp_unit_ops {
      * one scope. Open passes have disjoint units (pipeline chunks). All ranks of a unit's class
      * declare the same units in the same order.
      *
-     * Errors: HSDP_ERR_INVALID for a unit twice; HSDP_ERR_STATE for one that an open pass holds,
+     * Errors: HSDP_ERR_INVALID for a unit twice, or one with a name for a parameter of another unit
+     * that is listed before it (both are named); HSDP_ERR_STATE for one that an open pass holds,
      * or a scope that needs more memory than `accumulation_scope` has planned.
      */
     int32_t (*backward_begin)(hsdp_model *model, const uint32_t *units, uint64_t n_units,
@@ -104,6 +105,8 @@ struct hsdp_unit_ops {
      * been handed over, so the sequence of collectives is the same on every rank. From here on
      * the host may not touch the gradient view: with verify = access a write faults at the line
      * that does it, unless another unit has acquired the slot. Does not release the parameters.
+     * Gradients of names for parameters of other units join the next hand-over of those, as with
+     * grad_add; in the same pass also one that was made already, within the slots.
      *
      * *ret_ticket is done when the reduction is, which the host need not await.
      *

@@ -188,6 +188,9 @@ int32_t shm_map(struct store *store, struct hsdp_error *reterr)
         for (uint32_t b = 0; status == HSDP_OK && b < store->plan->units[unit].n_buffers; b++) {
             status = view_map(store, unit, b, reterr);
         }
+        if (status == HSDP_OK) {
+            status = shm_late_allocate(store, unit, reterr);
+        }
     }
     if (status == HSDP_OK) {
         status = private_map(store, reterr);

@@ -332,6 +332,10 @@ int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, u
     if (!gradient->is_absent) {
         shm_slot_close(store, unit);
     }
+    if (!plan_is_trainable(store->plan, unit)) { /* its gradients are of aliases, and taken up */
+        *ret_ticket = 0;
+        return HSDP_OK;
+    }
     if (reduction->stage != SHM_IDLE) { /* the last microbatch's */
         status = job_ticket_wait(store->job, reduction->work.ticket, UINT64_MAX, reterr);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shm store: gradient slots, which are reused once all peers have read them, and late sums. */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -104,9 +105,8 @@ static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
 int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
                           struct hsdp_error *reterr)
 {
-    const struct plan_unit *plan_unit = &store->plan->units[unit];
-    uint64_t n_bytes =
-        plan_unit->buffers[0].n_elems * dtype_bytes(shm_plan_class(store, unit)->gradient_dtype);
+    uint64_t n_bytes = plan_grad_elems(store->plan, unit) *
+                       dtype_bytes(shm_plan_class(store, unit)->gradient_dtype);
     int32_t status;
 
     for (uint32_t other = 0; other < store->plan->n_units; other++) {
@@ -125,34 +125,64 @@ int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
     probe_write(store->probe, PROBE_SLOT, unit, shm_grads(store, unit), n_bytes);
     if (is_zeroed) {
         memset(shm_grads(store, unit), 0, n_bytes);
-    } else {
-        padding_zero(store, unit);
+    } else if (plan_is_trainable(store->plan, unit)) {
+        padding_zero(store, unit); /* that of aliases is never read */
     }
     return HSDP_OK;
 }
 
-int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,
-                      const float *values, uint64_t n_elems, struct hsdp_error *reterr)
+static int32_t late_buffer(struct store *store, uint32_t unit, float **buffer,
+                           struct hsdp_error *reterr)
 {
     uint64_t n_bytes = store->plan->units[unit].buffers[0].n_elems * sizeof(float);
+
+    if (*buffer == NULL) {
+        *buffer = malloc(n_bytes);
+    }
+    if (*buffer == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY,
+                         "shm: no memory for late gradients of unit \"%s\" (%" PRIu64 " bytes)",
+                         store->plan->units[unit].name, n_bytes);
+    }
+    return HSDP_OK;
+}
+
+int32_t shm_late_allocate(struct store *store, uint32_t unit, struct hsdp_error *reterr)
+{
+    int32_t status = HSDP_OK;
+
+    if (store->units[unit].sums.late_elems != 0) {
+        status = late_buffer(store, unit, &store->units[unit].late, reterr);
+    }
+    if (status == HSDP_OK && store->units[unit].sums.late_elems != 0) {
+        status = late_buffer(store, unit, &store->units[unit].taken, reterr);
+    }
+    return status;
+}
+
+int32_t shm_grads_add(struct store *store, const struct store_addition *addition,
+                      struct hsdp_error *reterr)
+{
+    uint32_t unit = addition->unit;
     struct shm_unit *u = &store->units[unit];
+    uint64_t n_bytes = store->plan->units[unit].buffers[0].n_elems * sizeof(float);
+    float **buffer = addition->joins_handed ? &u->taken : &u->late;
+    bool *is_begun = addition->joins_handed ? &u->has_taken : &u->has_late;
+    int32_t status = late_buffer(store, unit, buffer, reterr);
     struct fp_mode mode;
 
-    if (u->late == NULL) {
-        u->late = malloc(n_bytes);
-        if (u->late == NULL) {
-            return error_set(reterr, HSDP_ERR_NO_MEMORY,
-                             "shm: no memory for late gradients of unit \"%s\" (%" PRIu64 " bytes)",
-                             store->plan->units[unit].name, n_bytes);
-        }
+    if (status != HSDP_OK) {
+        return status;
     }
-    probe_write(store->probe, PROBE_LATE_VALUES, unit, u->late, n_bytes);
-    if (!u->has_late) {
-        memset(u->late, 0, n_bytes);
-        u->has_late = true;
+    assert(!addition->joins_handed || u->reduction.stage == SHM_QUEUED); /* nothing is sent yet */
+    probe_write(store->probe, PROBE_LATE_VALUES, unit, *buffer, n_bytes);
+    if (!*is_begun) {
+        memset(*buffer, 0, n_bytes);
+        *is_begun = true;
     }
     mode = fp_mode_enter();
-    job_kernels(store->job)->add(u->late + offset_elems, values, DTYPE_FP32, n_elems);
+    job_kernels(store->job)
+        ->add(*buffer + addition->offset_elems, addition->values, DTYPE_FP32, addition->n_elems);
     fp_mode_leave(mode);
     return HSDP_OK;
 }

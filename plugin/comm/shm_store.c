@@ -54,8 +54,7 @@ static void memory_count(struct store *store)
                 bytes->master_bytes += shards[HSDP_SHARD_STEP] * master_bytes;
             }
         }
-        bytes->grad_bytes +=
-            (sums->local_elems + sums->inner_elems + sums->step_elems) * sizeof(float);
+        bytes->grad_bytes += plan_accumulator_elems(sums) * sizeof(float);
     }
     bytes->grad_slot_bytes = store->plan->grad_slots_bytes;
     bytes->unsharded_bytes = 0; /* views are mappings of what rests */

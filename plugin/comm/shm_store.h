@@ -164,7 +164,8 @@ struct shm_unit {
     uint64_t view_bytes[PLAN_MAX_BUFFERS];
     void *master[PLAN_MAX_BUFFERS];
     float *step_grads;
-    float *late;  /* what came outside of the slot since the last hand-over; NULL until needed */
+    float *late;  /* what came outside of the slot since the last hand-over; NULL until needed,
+                     unless it is planned */
     float *taken; /* what had come by then, and goes into that reduction */
     struct plan_accumulators sums;
     struct shm_counters *counters; /* this rank's */
@@ -267,8 +268,10 @@ void *shm_grads(struct store *store, uint32_t unit);
 void shm_slot_close(struct store *store, uint32_t unit);
 int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
                           struct hsdp_error *reterr);
-int32_t shm_grads_add(struct store *store, uint32_t unit, uint64_t offset_elems,
-                      const float *values, uint64_t n_elems, struct hsdp_error *reterr);
+int32_t shm_grads_add(struct store *store, const struct store_addition *addition,
+                      struct hsdp_error *reterr);
+/** Allocates both late buffers of a unit where they are planned. */
+int32_t shm_late_allocate(struct store *store, uint32_t unit, struct hsdp_error *reterr);
 void shm_late_take(struct store *store, uint32_t unit);
 
 /* shm_contribute.c: this rank's contribution of a unit; where a rank's source lies. */

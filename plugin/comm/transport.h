@@ -49,6 +49,15 @@ struct store_gradient {
     uint64_t position;    /* the reduction begins once *turn has reached it */
 };
 
+/* What joins a rank's contribution of a unit from outside of its slot: fp32. */
+struct store_addition {
+    uint32_t unit;
+    uint64_t offset_elems; /* in the trainable buffer */
+    const float *values;
+    uint64_t n_elems;
+    bool joins_handed; /* what was handed over and waits for its turn; else the next */
+};
+
 /* What a rank lets others read, and what it wants to read of them. */
 struct store_offer {
     const char *operation; /* for errors */
@@ -92,23 +101,29 @@ struct transport_ops {
     int32_t (*resting)(struct store *store, uint32_t unit, uint32_t buffer, const void **ret_shard,
                        struct hsdp_error *reterr);
 
-    /* Makes the unsharded parameters readable; *ret_ticket 0 when they are at once. */
+    /*
+     * Makes the unsharded parameters readable; *ret_ticket 0 when they are at once. Those of one
+     * class become so in order of issue: who has waited for one has waited for all before it.
+     */
     int32_t (*unshard)(struct store *store, uint32_t unit, uint64_t *ret_ticket,
                        struct hsdp_error *reterr);
     void (*reshard)(struct store *store, uint32_t unit); /* the last use has ended */
 
-    /* Waits until no rank still reads what lies in the unit's gradient slot; maybe zeroes it. */
+    /*
+     * Waits until no rank still reads what lies in the unit's gradient slot; maybe zeroes it.
+     * Behind the trainable buffer the slot has room for the gradients of aliases, which no rank
+     * reduces.
+     */
     int32_t (*grads_acquire)(struct store *store, uint32_t unit, bool is_zeroed,
                              struct hsdp_error *reterr);
 
-    /*
-     * Adds n_elems fp32 values to this rank's contribution of a unit, at an element of its buffer,
-     * outside of the slot.
-     */
-    int32_t (*grads_add)(struct store *store, uint32_t unit, uint64_t offset_elems,
-                         const float *values, uint64_t n_elems, struct hsdp_error *reterr);
+    /* Adds to this rank's contribution of a unit, outside of the slot. Cannot fail for units whose
+     * late sums are planned. */
+    int32_t (*grads_add)(struct store *store, const struct store_addition *addition,
+                         struct hsdp_error *reterr);
 
-    /* Enqueues the reduction of what lies in the unit's slot. */
+    /* Enqueues the reduction of what lies in the unit's slot, which the host gives back. Of a unit
+     * of aliases alone nothing is reduced, and the ticket is 0. */
     int32_t (*reduce)(struct store *store, const struct store_gradient *gradient,
                       uint64_t *ret_ticket, struct hsdp_error *reterr);
 

@@ -20,7 +20,7 @@ struct plan_accumulators plan_accumulators(const struct hsdp_plan *plan, uint32_
     const struct plan_unit *row = &plan->units[unit];
     const struct placement *place = &plan->classes[row->class_index].place;
     const struct plan_buffer *buffer = plan_trainable(row);
-    struct plan_accumulators sizes = {0, 0, 0};
+    struct plan_accumulators sizes = {0, 0, 0, 0};
     uint32_t n_reduced = mesh_span(plan->mesh, place->reduced);
     uint32_t n_grad = placement_n_slices(place, plan->mesh, HSDP_SHARD_GRAD);
     bool is_local;
@@ -36,7 +36,15 @@ struct plan_accumulators plan_accumulators(const struct hsdp_plan *plan, uint32_
     if (n_reduced > n_grad && !(is_local && n_grad == 1)) {
         sizes.inner_elems = buffer->shard_elems[HSDP_SHARD_GRAD];
     }
+    if (row->is_grad_storage) {
+        sizes.late_elems = (is_local ? 2 : 3) * buffer->n_elems;
+    }
     return sizes;
+}
+
+uint64_t plan_accumulator_elems(const struct plan_accumulators *sums)
+{
+    return sums->local_elems + sums->inner_elems + sums->step_elems + sums->late_elems;
 }
 
 /* ---------------------------------------------------------------------------------- memory */
@@ -73,7 +81,7 @@ static void unit_add_up(const struct hsdp_plan *plan, uint32_t unit, struct hsdp
                 buffer->shard_elems[HSDP_SHARD_STEP] * dtype_bytes(klass->master_dtype);
         }
     }
-    info->grad_bytes += (sums.local_elems + sums.inner_elems + sums.step_elems) * sizeof(float);
+    info->grad_bytes += plan_accumulator_elems(&sums) * sizeof(float);
     info->n_state_elems += sums.step_elems;
 }
 
@@ -84,7 +92,9 @@ void plan_add_up(struct hsdp_plan *plan)
     for (uint32_t u = 0; u < plan->n_units; u++) {
         unit_add_up(plan, u, &info);
     }
-    info.unsharded_bytes = 0; /* shared memory maps the shards back to back: nothing is copied */
+    /* Shared memory maps the shards back to back: nothing is copied. A transport that copies counts
+     * its parameter slots here, and each unit that is_storage beside them. */
+    info.unsharded_bytes = 0;
     info.grad_slot_bytes = plan->grad_slots_bytes;
     info.peak_bytes = info.param_bytes + info.master_bytes + info.grad_bytes +
                       info.unsharded_bytes + info.grad_slot_bytes +

@@ -41,6 +41,12 @@ int32_t plan_adopt_mesh(struct hsdp_plan *plan, const struct hsdp_mesh *mesh,
 /** layout.c: offsets, padding and shards; needs the units' lists of parameters. */
 int32_t plan_lay_out(struct hsdp_plan *plan, struct hsdp_error *reterr);
 
+/** alias.c: which units are storage of others; then a unit's room for gradients of aliases. */
+void plan_storages_mark(struct hsdp_plan *plan);
+/** HSDP_ERR_INVALID when that is too large. Needs the unit's buffers. */
+int32_t plan_aliases_place(struct hsdp_plan *plan, struct plan_unit *unit,
+                           struct hsdp_error *reterr);
+
 /** slots.c: slots, and where their memory lies. */
 int32_t plan_assign_slots(struct hsdp_plan *plan, struct hsdp_error *reterr);
 

@@ -197,16 +197,19 @@ static int key_compare(const void *left, const void *right)
     return a->param < b->param ? -1 : a->param > b->param;
 }
 
-/* Sorts a unit's list by place, second names behind their storage, and gives those its place. */
+/* Sorts a unit's list by place, second names behind their storage, aliases behind all, and gives
+ * both the place of their storage. */
 static void params_order(struct hsdp_plan *plan, struct plan_unit *unit, struct place_key *keys)
 {
     for (uint32_t i = 0; i < unit->n_params; i++) {
         struct plan_param *param = &plan->params[unit->params[i]];
         const struct plan_param *storage = &plan->params[param->storage];
+        bool is_alias = plan_param_is_alias(plan, unit->params[i]);
 
         param->offset_elems = storage->offset_elems;
         param->buffer = storage->buffer;
-        keys[i] = (struct place_key){storage->offset_elems, storage->buffer, param->storage,
+        keys[i] = (struct place_key){is_alias ? param->alias_offset_elems : storage->offset_elems,
+                                     is_alias ? PLAN_MAX_BUFFERS : storage->buffer, param->storage,
                                      unit->params[i]};
     }
     qsort(keys, unit->n_params, sizeof(*keys), key_compare);
@@ -255,20 +258,27 @@ int32_t plan_lay_out(struct hsdp_plan *plan, struct hsdp_error *reterr)
     if (keys == NULL) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "plan: no memory for a layout");
     }
+    plan_storages_mark(plan);
     for (uint32_t u = 0; u < plan->n_units && status == HSDP_OK; u++) {
         struct plan_unit *unit = &plan->units[u];
 
         status = unit_lay_out(plan, unit, reterr);
+        if (status == HSDP_OK) {
+            status = plan_aliases_place(plan, unit, reterr);
+        }
         if (status != HSDP_OK) {
             break;
         }
-        params_order(plan, unit, keys);
+        n_elems += unit->n_alias_elems;
         for (uint32_t b = 0; b < unit->n_buffers; b++) {
-            n_elems += unit->buffers[b].n_elems; /* neither can wrap: each is at most 2^58 */
+            n_elems += unit->buffers[b].n_elems; /* none can wrap: each is at most 2^58 */
         }
         if (n_elems > PLAN_MAX_ELEMS) {
             status = size_refuse(unit, reterr);
         }
+    }
+    for (uint32_t u = 0; u < plan->n_units && status == HSDP_OK; u++) { /* all have a place now */
+        params_order(plan, &plan->units[u], keys);
     }
     free(keys);
     return status;

@@ -185,6 +185,22 @@ static int32_t block_note(struct hsdp_plan *plan, struct hsdp_error *reterr)
     return note_add(plan, note, reterr);
 }
 
+/* What it costs that other units have names for a unit's parameters. */
+static int32_t storage_note(struct hsdp_plan *plan, uint32_t unit, struct hsdp_error *reterr)
+{
+    struct plan_accumulators sums = plan_accumulators(plan, unit);
+    char note[NOTE_BYTES];
+
+    if (!plan->units[unit].is_storage) {
+        return HSDP_OK;
+    }
+    snprintf(note, sizeof(note),
+             "unit %.64s is storage of names in other units: its parameters take turns in no slot, "
+             "and %" PRIu64 " bytes are kept for the gradients that those units add",
+             plan->units[unit].name, sums.late_elems * (uint64_t)sizeof(float));
+    return note_add(plan, note, reterr);
+}
+
 int32_t plan_write_notes(struct hsdp_plan *plan, struct hsdp_error *reterr)
 {
     int32_t status = HSDP_OK;
@@ -205,6 +221,9 @@ int32_t plan_write_notes(struct hsdp_plan *plan, struct hsdp_error *reterr)
     }
     if (status == HSDP_OK) {
         status = block_note(plan, reterr);
+    }
+    for (uint32_t unit = 0; unit < plan->n_units && status == HSDP_OK; unit++) {
+        status = storage_note(plan, unit, reterr);
     }
     return status;
 }

@@ -107,13 +107,6 @@ static int32_t tie_check(const struct hsdp_plan *plan, const struct plan_param *
                          "plan: param \"%.128s\" is tied to \"%.128s\", which %s", spec_name(spec),
                          spec->tied_to, differs);
     }
-    if (storage->unit != param->unit) {
-        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                         "plan: param \"%.128s\" of unit %s is tied to \"%.128s\" of unit %s; ties "
-                         "across units are not built in this version",
-                         spec_name(spec), plan->units[param->unit].name, spec->tied_to,
-                         plan->units[storage->unit].name);
-    }
     return HSDP_OK;
 }
 

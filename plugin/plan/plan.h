@@ -48,12 +48,13 @@ struct plan_param {
     char *tied_to; /* NULL = none */
     int64_t shape[HSDP_PARAM_MAX_DIMS];
     uint64_t n_elems;
-    uint64_t offset_elems; /* in its unsharded buffer */
+    uint64_t offset_elems;       /* in its unsharded buffer; of an alias: that of its storage */
+    uint64_t alias_offset_elems; /* of an alias: of its gradient, in its own unit's slot */
     uint64_t block_elems;
     uint32_t n_dims;
     uint32_t unit;
     uint32_t buffer;
-    uint32_t storage; /* itself unless tied */
+    uint32_t storage; /* itself unless tied; an alias is tied to a parameter of another unit */
     uint32_t hyper_group;
     uint32_t flags;
 };
@@ -71,10 +72,14 @@ struct plan_unit {
     uint32_t class_index;
     uint32_t n_buffers;
     struct plan_buffer buffers[PLAN_MAX_BUFFERS];
-    uint32_t n_params; /* all names, tied ones too */
-    uint32_t *params;  /* indices, in order of offset within buffer; owned */
+    uint32_t n_params;      /* all names, tied ones too */
+    uint32_t *params;       /* indices, in order of offset within buffer, then aliases; owned */
+    uint32_t n_aliases;     /* of those: names of other units' parameters */
+    uint64_t n_alias_elems; /* room for their gradients, in its slot behind the trainable buffer */
+    bool is_storage;        /* other units have names for its parameters */
+    bool is_grad_storage;   /* and gradients to add to its own */
     uint32_t param_slot;
-    uint32_t grad_slot;              /* HSDP_NO_SLOT without a trainable buffer */
+    uint32_t grad_slot;              /* HSDP_NO_SLOT without gradients */
     uint64_t grad_slot_offset_bytes; /* of its gradient buffer within the gradient slots' memory */
 };
 
@@ -171,6 +176,15 @@ bool plan_is_trainable(const struct hsdp_plan *plan, uint32_t unit);
 /** True for a class with such a unit. */
 bool plan_class_is_trainable(const struct hsdp_plan *plan, uint32_t class_index);
 
+/** True for a name of another unit's parameter. */
+bool plan_param_is_alias(const struct hsdp_plan *plan, uint32_t param);
+
+/**
+ * Elements of a unit's gradient in its slot: of the trainable buffer, which is reduced, and behind
+ * it of aliases, which are added to what their storages contribute. 0 = it has no gradients.
+ */
+uint64_t plan_grad_elems(const struct hsdp_plan *plan, uint32_t unit);
+
 /** Where a rank's slice of a cut starts in a unit's unsharded buffer, in elements. */
 uint64_t plan_slice_offset(const struct hsdp_plan *plan, uint32_t unit, uint32_t buffer, int cut,
                            uint32_t rank);
@@ -197,12 +211,18 @@ bool plan_steps_in_place(const struct hsdp_plan *plan, uint32_t unit);
  *   inner  the G shard when R spans more ranks than G, unless scope none is planned and G spans one
  *          rank: then the local one serves. Where R and G span the same ranks the step one serves.
  *   step   always the S shard
+ *   late   of a unit whose parameters have gradients in other units too: what those add, twice (of
+ *          the next reduction and of the one that waits for peers), and a third time, where there
+ *          is no local one, for peers to read
  */
 struct plan_accumulators {
     uint64_t local_elems;
     uint64_t inner_elems;
     uint64_t step_elems;
+    uint64_t late_elems;
 };
 struct plan_accumulators plan_accumulators(const struct hsdp_plan *plan, uint32_t unit);
+/** The sum of all of them. */
+uint64_t plan_accumulator_elems(const struct plan_accumulators *sums);
 
 #endif /* PLAN_PLAN_H */

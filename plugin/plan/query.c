@@ -241,6 +241,13 @@ bool plan_is_trainable(const struct hsdp_plan *plan, uint32_t unit)
     return plan_trainable(&plan->units[unit]) != NULL;
 }
 
+uint64_t plan_grad_elems(const struct hsdp_plan *plan, uint32_t unit)
+{
+    const struct plan_buffer *buffer = plan_trainable(&plan->units[unit]);
+
+    return (buffer == NULL ? 0 : buffer->n_elems) + plan->units[unit].n_alias_elems;
+}
+
 bool plan_class_is_trainable(const struct hsdp_plan *plan, uint32_t class_index)
 {
     for (uint32_t unit = 0; unit < plan->n_units; unit++) {

@@ -147,6 +147,13 @@ static void unit_write(const struct hsdp_plan *plan, struct text *text, uint32_t
         json_uint(text, "grad_slot", row->grad_slot);
         json_uint(text, "grad_slot_offset_bytes", row->grad_slot_offset_bytes);
     }
+    if (row->n_aliases != 0) {
+        json_uint(text, "aliases", row->n_aliases);
+        json_uint(text, "alias_grad_elems", row->n_alias_elems);
+    }
+    if (row->is_storage) {
+        json_bool(text, "is_storage_of_other_units", true);
+    }
     json_open(text, "buffers", '[');
     for (uint32_t b = 0; b < row->n_buffers; b++) {
         buffer_write(text, &row->buffers[b]);

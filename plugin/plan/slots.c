@@ -9,7 +9,8 @@
 /*
  * Units are reduced in the reverse of their order. The position of a unit is its place among those
  * that need a slot, counted in that order; its slot is position % K, so that K units in a row
- * never share one.
+ * never share one. A unit that other units have names for is live whenever one of those is, so it
+ * has parameters of its own beside the slots.
  *
  * The memory of gradient slots: with K = 1 everything starts at 0. With K = 2 even positions start
  * at the front and odd ones end at the back, so that neighbours just fit: the memory is the
@@ -17,17 +18,13 @@
  * slot_fit.c finds it; the report says beside it what the largest sum is.
  */
 
-/* Bytes of a unit's gradient buffer in the slots; whole granules. */
+/* Bytes of a unit's gradients in the slots; whole granules. */
 static uint64_t grad_bytes(const struct hsdp_plan *plan, const struct plan_unit *unit)
 {
-    const struct plan_buffer *buffer = plan_trainable(unit);
-    uint64_t n_bytes = 0;
+    uint64_t n_bytes = plan_grad_elems(plan, (uint32_t)(unit - plan->units)) *
+                       dtype_bytes(plan->classes[unit->class_index].gradient_dtype);
 
-    if (buffer != NULL) {
-        n_bytes = buffer->n_elems * dtype_bytes(plan->classes[unit->class_index].gradient_dtype);
-        n_bytes += (PLAN_GRANULE_BYTES - n_bytes % PLAN_GRANULE_BYTES) % PLAN_GRANULE_BYTES;
-    }
-    return n_bytes;
+    return n_bytes + (PLAN_GRANULE_BYTES - n_bytes % PLAN_GRANULE_BYTES) % PLAN_GRANULE_BYTES;
 }
 
 static void slot_numbers_assign(struct hsdp_plan *plan)
@@ -41,10 +38,10 @@ static void slot_numbers_assign(struct hsdp_plan *plan)
 
         unit->param_slot = HSDP_NO_SLOT; /* what is whole anyway is live at any time */
         unit->grad_slot = HSDP_NO_SLOT;
-        if (placement_n_slices(place, plan->mesh, HSDP_SHARD_PARAM) > 1) {
+        if (placement_n_slices(place, plan->mesh, HSDP_SHARD_PARAM) > 1 && !unit->is_storage) {
             unit->param_slot = param_position++ % plan->n_slots;
         }
-        if (plan_trainable(unit) != NULL) {
+        if (plan_grad_elems(plan, u) != 0) {
             unit->grad_slot = grad_position++ % plan->n_slots;
         }
     }

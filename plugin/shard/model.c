@@ -207,7 +207,9 @@ int32_t model_param_view(struct hsdp_model *model, uint32_t param, int32_t view,
                          struct hsdp_tensor *ret_view, struct hsdp_error *reterr)
 {
     const struct plan_param *p;
+    const struct plan_param *name;
     const struct plan_class *class;
+    uint64_t offset_elems;
     const uint8_t *base;
     enum dtype dtype;
 
@@ -216,8 +218,9 @@ int32_t model_param_view(struct hsdp_model *model, uint32_t param, int32_t view,
                          "model.param_view: parameter %" PRIu32 " of %" PRIu32, param,
                          model->plan->n_params);
     }
-    param = model->plan->params[param].storage;
-    p = &model->plan->params[param];
+    name = &model->plan->params[param];
+    p = &model->plan->params[name->storage];
+    offset_elems = p->offset_elems;
     class = &model->plan->classes[model->plan->units[p->unit].class_index];
     if (view == HSDP_VIEW_PARAM) {
         base = model->ops->params(model->store, p->unit, p->buffer);
@@ -227,15 +230,17 @@ int32_t model_param_view(struct hsdp_model *model, uint32_t param, int32_t view,
             return error_set(reterr, HSDP_ERR_INVALID,
                              "model.param_view: \"%s\" is frozen and has no gradient", p->name);
         }
-        base = model->ops->grads(model->store, p->unit);
+        base = model->ops->grads(model->store, name->unit);
+        offset_elems = name->unit == p->unit ? offset_elems : name->alias_offset_elems;
         dtype = class->gradient_dtype;
     } else {
         return error_set(
             reterr, HSDP_ERR_INVALID,
             "model.param_view: view %" PRId32 " is none of 0 (parameter), 1 (gradient)", view);
     }
-    tensor_fill(ret_view, base + p->offset_elems * dtype_bytes(dtype), dtype, p->shape,
-                p->n_dims == 0 ? NULL : &model->strides[param * HSDP_PARAM_MAX_DIMS], p->n_dims);
+    tensor_fill(ret_view, base + offset_elems * dtype_bytes(dtype), dtype, p->shape,
+                p->n_dims == 0 ? NULL : &model->strides[name->storage * HSDP_PARAM_MAX_DIMS],
+                p->n_dims);
     return HSDP_OK;
 }
 

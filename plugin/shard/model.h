@@ -29,6 +29,7 @@ struct model_state {
 /* What the host is doing with a unit. */
 struct model_unit {
     uint32_t n_uses;    /* unshards without their release */
+    uint32_t n_holds;   /* names for its parameters of other units in use; no uses of the host */
     bool is_acquired;   /* the host owns the gradient slot: between unshard(BACKWARD*) and reduce */
     bool is_handed;     /* in the open pass */
     bool is_skipped;    /* and that by skip */

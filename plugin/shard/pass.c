@@ -7,12 +7,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "device/fpmode.h"
-#include "device/kernels.h"
+#include "shard/alias.h"
 #include "shard/tensor.h"
 #include "shard/unit.h"
-
-#define BLOCK_ELEMS 1024u
 
 static const char *const scope_names[] = {"none", "inner", "full"};
 
@@ -41,6 +38,10 @@ static int32_t units_check(struct hsdp_model *model, const uint32_t *units, uint
         }
         if (status != HSDP_OK) {
             error_where(reterr, "backward_begin", NULL, model->plan->units[units[i]].name);
+            return status;
+        }
+        status = alias_order_check(model, units[i], reterr);
+        if (status != HSDP_OK) {
             return status;
         }
         model->units[units[i]].is_handed = true;
@@ -114,7 +115,7 @@ static void turn_raise(struct hsdp_model *model, struct pass *pass)
 {
     while (pass->turn < pass->n_units &&
            (model->units[pass->units[pass->turn]].is_handed ||
-            !plan_is_trainable(model->plan, pass->units[pass->turn]))) {
+            plan_grad_elems(model->plan, pass->units[pass->turn]) == 0)) {
         pass->turn++;
     }
 }
@@ -230,6 +231,9 @@ static int32_t unit_hand_over(struct hsdp_model *model, bool is_skip, struct pas
     int32_t status;
 
     status = due_check(model, is_skip, pass, unit, reterr);
+    if (status == HSDP_OK && !is_skip) {
+        status = alias_grads_add(model, unit, reterr);
+    }
     if (status != HSDP_OK) {
         return status;
     }
@@ -259,7 +263,7 @@ static int32_t unit_give(struct hsdp_model *model, bool is_skip, uint64_t number
     if (status == HSDP_OK) {
         status = pass_find(model, call, number, &pass, reterr);
     }
-    if (status == HSDP_OK && plan_is_trainable(model->plan, unit)) { /* else nothing to reduce */
+    if (status == HSDP_OK && plan_grad_elems(model->plan, unit) != 0) { /* else nothing to reduce */
         status = unit_hand_over(model, is_skip, pass, unit, &ticket, reterr);
     }
     if (status == HSDP_OK && ret_ticket != NULL) {
@@ -342,7 +346,7 @@ static int32_t absent_reduce(struct hsdp_model *model, struct pass *pass, struct
         }
         u->is_handed = true;
         turn_raise(model, pass);
-        if (!plan_is_trainable(model->plan, pass->units[i])) {
+        if (plan_grad_elems(model->plan, pass->units[i]) == 0) {
             continue;
         }
         gradient = gradient_of(model, pass, pass->units[i], true);
@@ -413,10 +417,8 @@ void passes_free(struct hsdp_model *model)
 int32_t unit_grad_add(struct hsdp_model *model, uint32_t param, const struct hsdp_tensor *grad,
                       void *stream, struct hsdp_error *reterr)
 {
+    struct contribution contribution = {.joins_handed = false};
     const struct plan_param *p;
-    float values[BLOCK_ELEMS];
-    struct fp_mode mode;
-    enum dtype dtype;
     int32_t status;
 
     (void)stream;
@@ -425,24 +427,19 @@ int32_t unit_grad_add(struct hsdp_model *model, uint32_t param, const struct hsd
                          "unit.grad_add: parameter %" PRIu32 " of %" PRIu32, param,
                          model->plan->n_params);
     }
-    p = &model->plan->params[model->plan->params[param].storage];
+    contribution.param = model->plan->params[param].storage;
+    p = &model->plan->params[contribution.param];
     status = model_idle_check(model, "unit.grad_add", reterr);
     if (status == HSDP_OK) {
-        status = tensor_check("unit.grad_add", grad, p, &dtype, reterr);
+        status = tensor_check("unit.grad_add", grad, p, &contribution.dtype, reterr);
     }
     if (status == HSDP_OK && (p->flags & HSDP_PARAM_FROZEN) != 0) {
         status = error_set(reterr, HSDP_ERR_INVALID,
                            "unit.grad_add: \"%s\" is frozen and has no gradient", p->name);
     }
-    for (uint64_t at = 0; status == HSDP_OK && at < p->n_elems; at += BLOCK_ELEMS) {
-        uint64_t n = p->n_elems - at < BLOCK_ELEMS ? p->n_elems - at : BLOCK_ELEMS;
-        const uint8_t *source = tensor_base(grad);
-
-        mode = fp_mode_enter();
-        job_kernels(model->job)->to_fp32(values, source + at * dtype_bytes(dtype), dtype, n);
-        fp_mode_leave(mode);
-        status =
-            model->ops->grads_add(model->store, p->unit, p->offset_elems + at, values, n, reterr);
+    if (status != HSDP_OK) {
+        return status;
     }
-    return status;
+    contribution.values = tensor_base(grad);
+    return contribution_add(model, &contribution, reterr);
 }

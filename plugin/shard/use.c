@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/error.h"
+#include "shard/alias.h"
 #include "shard/pass.h"
 #include "shard/tensor.h"
 #include "shard/unit.h"
@@ -118,7 +119,7 @@ static int32_t unshard_check(const struct hsdp_model *model, uint32_t unit, int3
     if (status == HSDP_OK) {
         status = param_slot_check(model, unit, reterr);
     }
-    if (status == HSDP_OK && use != HSDP_USE_FORWARD && plan_is_trainable(model->plan, unit)) {
+    if (status == HSDP_OK && use != HSDP_USE_FORWARD && plan_grad_elems(model->plan, unit) != 0) {
         status = acquire_check(model, unit, reterr);
     }
     return status;
@@ -138,7 +139,7 @@ int32_t unit_unshard(struct hsdp_model *model, uint32_t unit, int32_t use, void 
         return status;
     }
     u = &model->units[unit];
-    if (is_backward && plan_is_trainable(model->plan, unit)) {
+    if (is_backward && plan_grad_elems(model->plan, unit) != 0) {
         status = model->ops->grads_acquire(model->store, unit, use == HSDP_USE_BACKWARD, reterr);
         if (status != HSDP_OK) {
             return status;
@@ -146,7 +147,10 @@ int32_t unit_unshard(struct hsdp_model *model, uint32_t unit, int32_t use, void 
     }
     ticket = u->ticket;
     if (u->n_uses == 0) {
-        status = model->ops->unshard(model->store, unit, &ticket, reterr);
+        status = alias_hold(model, unit, reterr);
+        if (status == HSDP_OK && u->n_holds == 0) {
+            status = model->ops->unshard(model->store, unit, &ticket, reterr);
+        }
         if (status != HSDP_OK) {
             return status;
         }
@@ -156,7 +160,7 @@ int32_t unit_unshard(struct hsdp_model *model, uint32_t unit, int32_t use, void 
     if (model->plan->units[unit].param_slot != HSDP_NO_SLOT) {
         model->param_slots[model->plan->units[unit].param_slot] = unit;
     }
-    if (is_backward && plan_is_trainable(model->plan, unit)) {
+    if (is_backward && plan_grad_elems(model->plan, unit) != 0) {
         u->is_acquired = true;
     }
     *ret_ticket = ticket;
@@ -191,7 +195,10 @@ int32_t unit_release(struct hsdp_model *model, uint32_t unit, void *stream,
     }
     u->n_uses--;
     if (u->n_uses == 0) {
-        model->ops->reshard(model->store, unit);
+        alias_release(model, unit);
+        if (u->n_holds == 0) {
+            model->ops->reshard(model->store, unit);
+        }
         if (model->plan->units[unit].param_slot != HSDP_NO_SLOT) {
             model->param_slots[model->plan->units[unit].param_slot] = HSDP_NO_SLOT;
         }

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Aliases at work: holding the units that store them, and adding their gradients up there. */
+#include "shard/alias.h"
+
+#include "base/error.h"
+#include "device/fpmode.h"
+#include "device/kernels.h"
+
+#define BLOCK_ELEMS 1024u
+
+int32_t contribution_add(struct hsdp_model *model, const struct contribution *contribution,
+                         struct hsdp_error *reterr)
+{
+    const struct plan_param *param = &model->plan->params[contribution->param];
+    float values[BLOCK_ELEMS];
+    struct store_addition addition = {.unit = param->unit, .values = values};
+    int32_t status = HSDP_OK;
+
+    addition.joins_handed = contribution->joins_handed;
+    for (uint64_t at = 0; status == HSDP_OK && at < param->n_elems; at += BLOCK_ELEMS) {
+        const uint8_t *source = contribution->values;
+        struct fp_mode mode = fp_mode_enter();
+
+        addition.offset_elems = param->offset_elems + at;
+        addition.n_elems = param->n_elems - at < BLOCK_ELEMS ? param->n_elems - at : BLOCK_ELEMS;
+        job_kernels(model->job)
+            ->to_fp32(values, source + at * dtype_bytes(contribution->dtype), contribution->dtype,
+                      addition.n_elems);
+        fp_mode_leave(mode);
+        status = model->ops->grads_add(model->store, &addition, reterr);
+    }
+    return status;
+}
+
+/* The i-th of a unit's names for parameters of other units: they are the last of its list. */
+static uint32_t unit_alias(const struct plan_unit *unit, uint32_t i)
+{
+    return unit->params[unit->n_params - unit->n_aliases + i];
+}
+
+int32_t alias_order_check(const struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr)
+{
+    const struct hsdp_plan *plan = model->plan;
+    const struct plan_unit *row = &plan->units[unit];
+
+    for (uint32_t i = 0; i < row->n_aliases; i++) {
+        const struct plan_param *param = &plan->params[unit_alias(row, i)];
+        uint32_t other = plan->params[param->storage].unit;
+
+        if (!model->units[other].is_handed || model->units[other].pass != NULL ||
+            (param->flags & HSDP_PARAM_FROZEN) != 0) {
+            continue;
+        }
+        error_set(reterr, HSDP_ERR_INVALID,
+                  "unit.backward_begin: unit \"%s\" is listed before unit \"%s\", whose \"%.64s\" "
+                  "adds gradients to its \"%.64s\"; \"%s\" before \"%s\" was expected",
+                  plan->units[other].name, row->name, param->name,
+                  plan->params[param->storage].name, row->name, plan->units[other].name);
+        error_where(reterr, "backward_begin", NULL, row->name);
+        return HSDP_ERR_INVALID;
+    }
+    return HSDP_OK;
+}
+
+int32_t alias_hold(struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr)
+{
+    const struct hsdp_plan *plan = model->plan;
+    const struct plan_unit *row = &plan->units[unit];
+
+    for (uint32_t i = 0; i < row->n_aliases; i++) {
+        uint32_t other = plan->params[plan->params[unit_alias(row, i)].storage].unit;
+        struct model_unit *u = &model->units[other];
+        uint64_t ticket = u->ticket;
+        int32_t status = HSDP_OK;
+
+        if (u->n_uses + u->n_holds == 0) {
+            status = model->ops->unshard(model->store, other, &ticket, reterr);
+        }
+        if (status != HSDP_OK) {
+            return status;
+        }
+        u->ticket = ticket;
+        u->n_holds++;
+    }
+    return HSDP_OK;
+}
+
+void alias_release(struct hsdp_model *model, uint32_t unit)
+{
+    const struct hsdp_plan *plan = model->plan;
+    const struct plan_unit *row = &plan->units[unit];
+
+    for (uint32_t i = 0; i < row->n_aliases; i++) {
+        uint32_t other = plan->params[plan->params[unit_alias(row, i)].storage].unit;
+        struct model_unit *u = &model->units[other];
+
+        u->n_holds--;
+        if (u->n_uses + u->n_holds == 0) {
+            model->ops->reshard(model->store, other);
+        }
+    }
+}
+
+int32_t alias_grads_add(struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr)
+{
+    const struct hsdp_plan *plan = model->plan;
+    const struct plan_unit *row = &plan->units[unit];
+    struct contribution contribution = {.dtype = plan->classes[row->class_index].gradient_dtype};
+    int32_t status = HSDP_OK;
+
+    for (uint32_t i = 0; status == HSDP_OK && i < row->n_aliases; i++) {
+        const struct plan_param *param = &plan->params[unit_alias(row, i)];
+        const struct model_unit *u = &model->units[plan->params[param->storage].unit];
+        const uint8_t *slot = model->ops->grads(model->store, unit);
+
+        if ((param->flags & HSDP_PARAM_FROZEN) != 0) {
+            continue;
+        }
+        /* Within the slots the storage may have been handed over first: it waits for this unit. */
+        contribution.joins_handed = u->pass == model->units[unit].pass && u->is_handed;
+        contribution.param = param->storage;
+        contribution.values = slot + param->alias_offset_elems * dtype_bytes(contribution.dtype);
+        status = contribution_add(model, &contribution, reterr);
+    }
+    return status;
+}
