@@ -84,9 +84,11 @@ static const struct {
      "plan: param \"p\" is tied to \"w\", which has another hyper_group"},
     {"p", "[3,2]", "w", NULL, 2, 0, 0, HSDP_ERR_INVALID,
      "plan: param \"p\" is tied to \"w\", which is of another class"},
-    {"p", "[2]", NULL, "pp[0,-1]", 0, 0, 0, HSDP_ERR_UNSUPPORTED,
-     "plan: param \"p\" is tied over the 2 ranks of \"pp[0,-1]\"; ties across ranks are not built "
-     "in this version"},
+    {"p", "[2]", NULL, "dp", 0, 0, 0, HSDP_ERR_INVALID,
+     "plan: param \"p\" is tied over \"dp\", where class dense holds equal values already"},
+    {"p", "[3,2]", "w", "pp[0,-1]", 0, 0, 0, HSDP_ERR_INVALID,
+     "plan: param \"p\" is tied over \"pp[0,-1]\" and to \"w\", which is not tied over the same "
+     "ranks"},
     {"p", "[2]", NULL, "pp[1]", 0, 0, 0, HSDP_ERR_NOT_MEMBER,
      "plan: param \"p\" is tied over \"pp[1]\", where this rank 0 is not"},
     {"p", "[2]", NULL, "xx[0]", 0, 0, 0, HSDP_ERR_INVALID,

@@ -39,6 +39,7 @@ struct host_param {
     uint32_t tied_to; /* the name that was given; itself unless tied */
     uint32_t hyper_group;
     uint64_t block_elems;
+    char tied_over[HOST_NAME_BYTES];
     bool is_frozen;
 };
 
@@ -96,7 +97,8 @@ void host_settings_set(int strategy, const char *more);
  *             statements are separated by ';'. A unit belongs to the class before it; the first
  *             class, "dense", over all data dimensions, need not be written. "class ln(dp,tp)(dp)"
  *             is replicated over dp and tp, but reduced over dp only. Behind a parameter may
- *             stand: ! frozen, =NAME tied to it, @N its hyper group, /N its block_elems.
+ *             stand: ! frozen, =NAME tied to it, @N its hyper group, /N its block_elems, and at
+ *             the end ~pp[0,-1] the stages that it is tied over.
  */
 void host_open(struct host *host, uint32_t rank, const char *dims, const char *settings,
                const char *units);

@@ -135,23 +135,32 @@ static void shape_read(struct host_param *param, const char *text)
     }
 }
 
-/* What stands behind the shape: "!", "=emb", "@1", "/16"; also "!=emb". */
+/* What stands behind the shape: "!", "=emb", "@1", "/16", "~pp[0,1]"; also "!=emb~pp[0,1]". */
 static void suffix_read(struct host *host, struct host_param *param, const char *text)
 {
+    char name[HOST_NAME_BYTES];
+
     switch (text[0]) {
     case '!':
         param->is_frozen = true;
         suffix_read(host, param, text + 1);
         break;
     case '=':
-        param->tied_to = host_param(host, text + 1);
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(text + 1, "~"), text + 1);
+        param->tied_to = host_param(host, name);
         param->storage = host->params[param->tied_to].storage;
+        suffix_read(host, param, text + 1 + strlen(name));
         break;
     case '@':
         param->hyper_group = (uint32_t)atoi(text + 1);
+        suffix_read(host, param, text + strcspn(text, "~"));
         break;
     case '/':
         param->block_elems = (uint64_t)atoll(text + 1);
+        suffix_read(host, param, text + strcspn(text, "~"));
+        break;
+    case '~':
+        snprintf(param->tied_over, sizeof(param->tied_over), "%s", text + 1);
         break;
     default:
         ck_assert_msg(text[0] == '\0', "no parameter ends in \"%s\"", text);
@@ -177,6 +186,7 @@ static void param_add(struct host *host, uint32_t unit, const char *text)
     spec.n_dims = param->n_dims;
     spec.unit = unit;
     spec.tied_to = param->tied_to == host->n_params ? NULL : host->params[param->tied_to].name;
+    spec.tied_over = param->tied_over[0] == '\0' ? NULL : param->tied_over;
     spec.block_elems = param->block_elems;
     spec.hyper_group = param->hyper_group;
     spec.flags = param->is_frozen ? HSDP_PARAM_FROZEN : 0;

@@ -175,7 +175,8 @@ struct hsdp_model_ops {
 
     /**
      * Gives all replicas of each step shard the values of the first one, inside an edit: masters
-     * and states. Collective over the job.
+     * and states. Then copies on other pipeline stages (tied_over) get those of the first holder.
+     * Collective over the job.
      *
      * Errors: HSDP_ERR_STATE outside of an edit; HSDP_ERR_INVALID on all ranks when they have made
      * different states, naming both.

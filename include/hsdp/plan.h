@@ -77,6 +77,7 @@ struct hsdp_class_spec {
 };
 
 #define HSDP_PARAM_FROZEN 1u /* has no gradient and no step */
+#define HSDP_PARAM_COPY   2u /* in hsdp_param_info only: see tied_over */
 
 /**
  * One parameter.
@@ -91,8 +92,13 @@ struct hsdp_param_spec {
     const char *tied_to;   /* name of an earlier parameter with the same shape, also of another unit
                               of the class: one storage, two names, gradients add; NULL = none.
                               What a tie across units means stands at hsdp_param_info */
-    const char *tied_over; /* selector of the pipeline stages that hold a copy, "pp[0,-1]":
-                              gradients are summed over them; NULL = none */
+    const char *tied_over; /* selector of the pipeline stages that hold a copy under the same name,
+                              "pp[0,-1]", outside of replicated_over: gradients are summed over
+                              them, last, and not divided by their number. Shape, flags,
+                              hyper_group, block_elems and what the class says are equal; the units
+                              need not be. The host loads equal values, or calls model->sync. The
+                              first holder's counts for norm and file; others are HSDP_PARAM_COPY.
+                              NULL = none */
     uint64_t block_elems;  /* never cut inside a run of so many elements, counted from its first
                               one; the last run may be shorter. 0 = may be cut anywhere */
     uint32_t n_dims;       /* 0 = scalar, at most HSDP_PARAM_MAX_DIMS */
@@ -112,7 +118,8 @@ struct hsdp_plan_info {
     size_t struct_size;       /* sizeof(struct hsdp_plan_info) */
     uint64_t param_bytes;     /* resting parameter shards, in the compute dtype */
     uint64_t master_bytes;    /* step shards, where they are not the parameter shards themselves */
-    uint64_t grad_bytes;      /* resting gradients, and what names in other units add to them */
+    uint64_t grad_bytes;      /* resting gradients, what names in other units add to them, and what
+                                 other stages read of them */
     uint64_t unsharded_bytes; /* slots for unsharded parameters; 0 where unshard needs no copy */
     uint64_t grad_slot_bytes; /* slots for unsharded gradients */
     uint64_t n_state_elems;   /* elements of one optimizer state: the step shards */
@@ -200,7 +207,7 @@ struct hsdp_param_info {
     uint32_t buffer;      /* within the unit; of an alias: within the storage's */
     uint32_t storage;     /* index of the parameter whose storage it is; itself unless tied */
     uint32_t hyper_group; /* as given */
-    uint32_t flags;
+    uint32_t flags;       /* as given, and HSDP_PARAM_COPY where another stage's copy is saved */
 };
 
 #define HSDP_SHARD_PARAM                                                                           \
@@ -261,8 +268,9 @@ struct hsdp_plan_ops {
      *
      * Errors: HSDP_ERR_INVALID names the parameter: repeated name, negative size, a size beyond
      * 2^62 bytes, an unknown unit, a tie to an unknown name, or to a parameter of another shape,
-     * class, frozen flag, hyper_group or block_elems; HSDP_ERR_UNSUPPORTED for ties that this
-     * plugin cannot execute.
+     * class, frozen flag, hyper_group or block_elems, or one that is tied over other ranks;
+     * tied_over a dimension of replicated_over. HSDP_ERR_NOT_MEMBER where this rank is not among
+     * those of tied_over; HSDP_ERR_UNSUPPORTED for ties that this plugin cannot execute.
      */
     int32_t (*add_param)(hsdp_plan *plan, const struct hsdp_param_spec *spec, uint32_t *ret_param,
                          struct hsdp_error *reterr);

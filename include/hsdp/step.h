@@ -16,9 +16,9 @@ extern "C" {
  *     end      publishes the new parameters            (or discard: nothing is published)
  *
  * The squared norm is the exact sum of the squares of the divided fp32 gradients, rounded once to
- * fp64; each logical element counts once. It does not depend on strategy, sharding or order. Other
- * norm_p likewise: powers and root are good to 1e-15, the sum of the powers is exact; they take ten
- * to twenty times the time of p = 1 and 2.
+ * fp64; each logical element counts once, also what is tied over pipeline stages. It does not
+ * depend on strategy, sharding or order. Other norm_p likewise: powers and root are good to 1e-15,
+ * the sum of the powers is exact; they take ten to twenty times the time of p = 1 and 2.
  *
  *     factor = gradient_scale / weight * clip,  clip = min(1, max_norm / (norm + 1e-6))
  *
@@ -82,8 +82,9 @@ struct hsdp_step_ops {
      * HSDP_ERR_INVALID for numbers that are negative or not finite, a weight where gradients are
      * divided as a mean, one that has_weight leaves out, or a norm_p that is none of those above.
      *
-     * Blocks: until this rank's reductions are done; in a step that compares replicas, also until
-     * the parameters of the last step have arrived.
+     * Blocks: until this rank's reductions are done; where parameters are tied over pipeline
+     * stages, until the ranks of those that hold the same elements have begun; in a step that
+     * compares replicas, also until the parameters of the last step have arrived.
      */
     int32_t (*begin)(hsdp_model *model, const struct hsdp_step_spec *spec, uint64_t *ret_ticket,
                      struct hsdp_error *reterr);

@@ -118,7 +118,7 @@ int32_t shm_layout(struct store *store, struct hsdp_error *reterr)
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         class_init(&store->classes[c], store, &plan->classes[c].place);
     }
-    store->counters_offset = bytes_align(sizeof(struct shm_header), LINE_BYTES);
+    store->counters_offset = shm_ties_offset() + plan->ties_elems * sizeof(float);
     offset = store->counters_offset + plan->n_units * sizeof(struct shm_counters);
     store->slots_offset = bytes_align(offset, PLAN_GRANULE_BYTES);
     store->stage_offset =

@@ -17,11 +17,14 @@ static int32_t map_refuse(const char *what, uint64_t n_bytes, struct hsdp_error 
                      n_bytes, strerror(errno));
 }
 
-/* The whole region of a rank that shares units with this one, else only its header. */
+/* The whole region of a rank that shares units with this one, or, to be read, tied elements; else
+ * only its header. */
 static int32_t region_map(struct store *store, uint32_t rank, bool is_whole,
                           struct hsdp_error *reterr)
 {
-    uint64_t n_bytes = is_whole ? store->region_bytes : sizeof(struct shm_header);
+    uint64_t n_bytes = is_whole                             ? store->region_bytes
+                       : plan_ties_reach(store->plan, rank) ? store->memory.sizes[rank]
+                                                            : sizeof(struct shm_header);
     void *base;
 
     if (is_whole && store->memory.sizes[rank] < store->region_bytes) {

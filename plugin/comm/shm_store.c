@@ -56,6 +56,7 @@ static void memory_count(struct store *store)
         }
         bytes->grad_bytes += plan_accumulator_elems(sums) * sizeof(float);
     }
+    bytes->grad_bytes += plan_ties_bytes(store->plan);
     bytes->grad_slot_bytes = store->plan->grad_slots_bytes;
     bytes->unsharded_bytes = 0; /* views are mappings of what rests */
 }
@@ -234,6 +235,7 @@ const struct transport_ops shm_transport = {
     .step_words = shm_step_words,
     .step_grads_drop = shm_step_grads_drop,
     .publish = shm_publish,
+    .ties_run = shm_ties_run,
     .offer = shm_offer,
     .memory = store_memory,
 };

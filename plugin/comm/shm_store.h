@@ -12,8 +12,9 @@
  *
  *   in a region     written by its rank                  read by peers
  *   header          epoch, step words                    every rank of the job
- *   counters        one struct shm_counters per unit     the unit's groups
- *   parameters (*)  in a step or an edit                 between unshard and release
+ *   tied elements   in a step or a sync                  after ties_arrived, until ties_consumed,
+ * by ranks of the other stages that hold them counters        one struct shm_counters per unit the
+ * unit's groups parameters (*)  in a step or an edit                 between unshard and release
  *   slots           the host, from unshard(BACKWARD*)    after `arrived`, until `consumed`, where
  *                   to reduce                            scope inner or full is planned
  *   local sums      when a unit is handed over           likewise, where scope none is planned
@@ -95,6 +96,8 @@ struct shm_header {
     _Atomic uint64_t offer_consumed; /* chunks of all peers read */
     uint64_t offer_tag;              /* what is offered; equal on all, written with offer_bytes */
     uint64_t offer_bytes;            /* of the whole offer; written before its first arrival */
+    _Atomic uint64_t ties_arrived;   /* calls in which this rank's tied elements lie there */
+    _Atomic uint64_t ties_consumed;  /* calls in which it has read those of the other holders */
 };
 
 /* Where an offer passes through, chunk by chunk. */
@@ -204,6 +207,7 @@ struct store {
     uint64_t step;
     uint64_t n_chunks; /* offered so far */
     uint64_t n_offers;
+    uint64_t n_ties_runs;
     struct wait step_wait; /* for the step's collective */
     struct wait_entry *step_entries;
     bool is_access_checked; /* verify=access */
@@ -215,6 +219,13 @@ struct store {
 static inline struct shm_header *shm_header(const struct store *store, uint32_t rank)
 {
     return (struct shm_header *)store->regions[rank];
+}
+
+/* Where tied elements lie in a region: equal on all ranks, whatever their plans. */
+static inline uint64_t shm_ties_offset(void)
+{
+    return (sizeof(struct shm_header) + PLAN_GRANULE_BYTES - 1) / PLAN_GRANULE_BYTES *
+           PLAN_GRANULE_BYTES;
 }
 
 static inline struct shm_counters *shm_counters(const struct store *store, uint32_t rank,
@@ -291,6 +302,9 @@ const struct wait *shm_step_blocker(const struct store *store);
 int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct hsdp_error *reterr);
 void shm_step_grads_drop(struct store *store);
 int32_t shm_publish(struct store *store, enum published values, struct hsdp_error *reterr);
+
+/* shm_tie.c */
+int32_t shm_ties_run(struct store *store, const struct store_ties *ties, struct hsdp_error *reterr);
 
 /* shm_resting.c */
 int32_t shm_resting(struct store *store, uint32_t unit, uint32_t buffer, const void **ret_shard,

@@ -73,6 +73,30 @@ struct store_offer {
     void *user;
 };
 
+/* Elements that one rank of each stage holds which has a copy of some parameter. */
+struct store_tied_run {
+    float *values; /* this rank's; NULL = no part of this call */
+    uint64_t n_elems;
+    const uint32_t *ranks;     /* n_holders, in the order of the tie */
+    const uint64_t *places;    /* where the run begins in what each of them shares, in elements */
+    const uint32_t *dim_sizes; /* n_dims sizes: the tree of their sum */
+    uint32_t n_holders;
+    uint32_t n_dims;
+    uint32_t own; /* which of them is this rank */
+};
+
+/* All that this rank has of parameters tied over stages; holders have matching runs. */
+struct store_ties {
+    const char *operation; /* for errors */
+    const char *group;
+    const char *unit;
+    struct store_tied_run *runs;
+    uint64_t n_runs;
+    const uint32_t *ranks; /* of all runs, without this one */
+    uint32_t n_ranks;
+    bool is_sum; /* values become the sum of all holders', in order; else those of the first */
+};
+
 /* Which masters have changed. */
 enum published {
     PUBLISHED_NOTHING,   /* a discarded step: the epoch opens all the same */
@@ -153,6 +177,14 @@ struct transport_ops {
      * all ranks go on.
      */
     int32_t (*publish)(struct store *store, enum published values, struct hsdp_error *reterr);
+
+    /*
+     * Sums up or copies what lies on several stages; the same bits on all of them. Waits until the
+     * holders have come to it: each makes the same calls, also when none of its runs takes part. A
+     * rank shares plan->ties_elems elements, of which it writes its own runs.
+     */
+    int32_t (*ties_run)(struct store *store, const struct store_ties *ties,
+                        struct hsdp_error *reterr);
 
     /* Lets ranks read each other's bytes once, on cold paths. Collective over plan_shared_dims. */
     int32_t (*offer)(struct store *store, const struct store_offer *offer,

@@ -95,6 +95,7 @@ void plan_add_up(struct hsdp_plan *plan)
     /* Shared memory maps the shards back to back: nothing is copied. A transport that copies counts
      * its parameter slots here, and each unit that is_storage beside them. */
     info.unsharded_bytes = 0;
+    info.grad_bytes += plan_ties_bytes(plan);
     info.grad_slot_bytes = plan->grad_slots_bytes;
     info.peak_bytes = info.param_bytes + info.master_bytes + info.grad_bytes +
                       info.unsharded_bytes + info.grad_slot_bytes +

@@ -47,6 +47,17 @@ void plan_storages_mark(struct hsdp_plan *plan);
 int32_t plan_aliases_place(struct hsdp_plan *plan, struct plan_unit *unit,
                            struct hsdp_error *reterr);
 
+/**
+ * tie.c: reads tied_over of a parameter whose storage is known; n_holders is 1 without a tie.
+ *
+ * Errors: HSDP_ERR_NOT_MEMBER; HSDP_ERR_INVALID over dimensions of the class, or when the storage
+ * is tied over other ranks.
+ */
+int32_t plan_tie_read(const struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
+                      const struct plan_param *param, struct plan_tie *ret,
+                      struct hsdp_error *reterr);
+void plan_ties_place(struct hsdp_plan *plan);
+
 /** slots.c: slots, and where their memory lies. */
 int32_t plan_assign_slots(struct hsdp_plan *plan, struct hsdp_error *reterr);
 

@@ -35,22 +35,17 @@ static void dims_add(const struct hsdp_plan *plan, struct text *text, const char
     text_add(text, " %s=%s", key, selector);
 }
 
-static void mesh_line(const struct hsdp_plan *plan, struct text *text)
+static void mesh_words(const struct hsdp_plan *plan, struct text *text)
 {
-    text_add(text, "mesh");
     for (uint32_t d = 0; d < plan->mesh->n_dims; d++) {
         text_add(text, " %s=%" PRIu32, plan->mesh->names[d], plan->mesh->sizes[d]);
     }
     dims_add(plan, text, "data_dims", plan->mesh->data_dims);
-    text_add(text, "\n");
 }
 
-static void class_line(const struct hsdp_plan *plan, const struct plan_class *klass,
-                       struct text *text)
+static void class_words(const struct hsdp_plan *plan, const struct plan_class *klass,
+                        struct text *text)
 {
-    text_add(text, "class ");
-    name_add(text, klass->name);
-    text_add(text, " sharding_strategy=%s", klass->strategy->name);
     dims_add(plan, text, "replicated_over", klass->place.replicated);
     dims_add(plan, text, "reduced_over", klass->place.reduced);
     dims_add(plan, text, "replicate_dims", klass->place.outer);
@@ -59,8 +54,18 @@ static void class_line(const struct hsdp_plan *plan, const struct plan_class *kl
     text_add(text, " param_dtype=%s master_dtype=%s reduce_dtype=%s gradient_dtype=%s",
              dtype_name(klass->param_dtype), settings_text(&klass->settings, "master_dtype"),
              dtype_name(klass->reduce_dtype), dtype_name(klass->gradient_dtype));
-    text_add(text, " gradient_op=%s gradient_divisor=%" PRIu32 "\n",
-             klass->is_mean ? "mean" : "sum", klass->divisor);
+    text_add(text, " gradient_op=%s gradient_divisor=%" PRIu32, klass->is_mean ? "mean" : "sum",
+             klass->divisor);
+}
+
+static void class_line(const struct hsdp_plan *plan, const struct plan_class *klass,
+                       struct text *text)
+{
+    text_add(text, "class ");
+    name_add(text, klass->name);
+    text_add(text, " sharding_strategy=%s", klass->strategy->name);
+    class_words(plan, klass, text);
+    text_add(text, "\n");
 }
 
 static void unit_line(const struct hsdp_plan *plan, const struct plan_unit *unit, struct text *text)
@@ -72,6 +77,22 @@ static void unit_line(const struct hsdp_plan *plan, const struct plan_unit *unit
     text_add(text, "\n");
 }
 
+static void tied_over_add(const struct hsdp_plan *plan, uint32_t tie, struct text *text)
+{
+    text_add(text, " tied_over=");
+    selector_write(plan->mesh, &plan->ties[tie].selector, text);
+}
+
+static void param_words(const struct plan_param *param, struct text *text)
+{
+    text_add(text, " shape=[");
+    for (uint32_t d = 0; d < param->n_dims; d++) {
+        text_add(text, "%s%" PRId64, d == 0 ? "" : ",", param->shape[d]);
+    }
+    text_add(text, "] block_elems=%" PRIu64 " hyper_group=%" PRIu32 " frozen=%d",
+             param->block_elems, param->hyper_group, (param->flags & HSDP_PARAM_FROZEN) != 0);
+}
+
 static void param_line(const struct hsdp_plan *plan, const struct plan_param *param,
                        struct text *text)
 {
@@ -79,12 +100,10 @@ static void param_line(const struct hsdp_plan *plan, const struct plan_param *pa
     name_add(text, param->name);
     text_add(text, " unit=");
     name_add(text, plan->units[param->unit].name);
-    text_add(text, " shape=[");
-    for (uint32_t d = 0; d < param->n_dims; d++) {
-        text_add(text, "%s%" PRId64, d == 0 ? "" : ",", param->shape[d]);
+    param_words(param, text);
+    if (param->tie != PLAN_NO_TIE) {
+        tied_over_add(plan, param->tie, text);
     }
-    text_add(text, "] block_elems=%" PRIu64 " hyper_group=%" PRIu32 " frozen=%d",
-             param->block_elems, param->hyper_group, (param->flags & HSDP_PARAM_FROZEN) != 0);
     if (param->tied_to != NULL) {
         text_add(text, " tied_to=");
         name_add(text, param->tied_to);
@@ -124,7 +143,9 @@ static void param_layout_line(const struct plan_param *param, struct text *text)
  */
 void plan_write_lines(const struct hsdp_plan *plan, struct text *text)
 {
-    mesh_line(plan, text);
+    text_add(text, "mesh");
+    mesh_words(plan, text);
+    text_add(text, "\n");
     text_add(text, "setting accumulation_scope=%s\n",
              settings_text(&plan->settings, "accumulation_scope"));
     text_add(text, "setting slots=%" PRIu32 "\n", plan->n_slots);
@@ -146,4 +167,14 @@ void plan_write_lines(const struct hsdp_plan *plan, struct text *text)
     for (uint32_t p = 0; p < plan->n_params; p++) {
         param_layout_line(&plan->params[p], text);
     }
+}
+
+void plan_write_tie(const struct hsdp_plan *plan, uint32_t tie, struct text *text)
+{
+    const struct plan_param *param = &plan->params[plan->ties[tie].param];
+
+    tied_over_add(plan, tie, text);
+    param_words(param, text);
+    class_words(plan, &plan->classes[plan->units[param->unit].class_index], text);
+    mesh_words(plan, text);
 }

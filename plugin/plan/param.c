@@ -8,7 +8,6 @@
 #include "plan/arith.h"
 #include "plan/build.h"
 #include "plan/names.h"
-#include "plan/selector.h"
 
 /* What an error calls a parameter that may have no name. */
 static const char *spec_name(const struct hsdp_param_spec *spec)
@@ -54,35 +53,6 @@ static int32_t shape_read(const struct hsdp_param_spec *spec, struct plan_param 
     return HSDP_OK;
 }
 
-/* Copies across pipeline stages are not built; a selector of this rank alone asks for none. */
-static int32_t tied_over_check(const struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
-                               struct hsdp_error *reterr)
-{
-    struct selector selector;
-    int32_t status;
-
-    if (spec->tied_over == NULL) {
-        return HSDP_OK;
-    }
-    status = selector_parse(plan->mesh, "tied_over", spec->tied_over, &selector, reterr);
-    if (status != HSDP_OK) {
-        return status;
-    }
-    if (selector_n_ranks(plan->mesh, &selector) > 1) {
-        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                         "plan: param \"%.128s\" is tied over the %" PRIu32 " ranks of \"%.64s\"; "
-                         "ties across ranks are not built in this version",
-                         spec_name(spec), selector_n_ranks(plan->mesh, &selector), spec->tied_over);
-    }
-    if (selector_index(plan->mesh, &selector, plan->mesh->rank) < 0) {
-        return error_set(reterr, HSDP_ERR_NOT_MEMBER,
-                         "plan: param \"%.128s\" is tied over \"%.64s\", where this rank %" PRIu32
-                         " is not",
-                         spec_name(spec), spec->tied_over, plan->mesh->rank);
-    }
-    return HSDP_OK;
-}
-
 /* Two names of one storage must agree on everything that the storage has. */
 static int32_t tie_check(const struct hsdp_plan *plan, const struct plan_param *param,
                          const struct hsdp_param_spec *spec, const struct plan_param *storage,
@@ -110,8 +80,8 @@ static int32_t tie_check(const struct hsdp_plan *plan, const struct plan_param *
     return HSDP_OK;
 }
 
-static int32_t tie_read(const struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
-                        struct plan_param *param, struct hsdp_error *reterr)
+static int32_t tied_to_read(const struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
+                            struct plan_param *param, struct hsdp_error *reterr)
 {
     uint32_t other;
     int32_t status;
@@ -140,7 +110,7 @@ static int32_t tie_read(const struct hsdp_plan *plan, const struct hsdp_param_sp
 }
 
 static int32_t spec_read(const struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
-                         struct plan_param *param, struct hsdp_error *reterr)
+                         struct plan_param *param, struct plan_tie *tie, struct hsdp_error *reterr)
 {
     int32_t status;
 
@@ -160,14 +130,14 @@ static int32_t spec_read(const struct hsdp_plan *plan, const struct hsdp_param_s
     param->block_elems = spec->block_elems;
     status = shape_read(spec, param, reterr);
     if (status == HSDP_OK) {
-        status = tied_over_check(plan, spec, reterr);
-    }
-    if (status == HSDP_OK) {
         status = plan_copy_name(plan->param_names, "param", spec->name, UINT64_MAX, &param->name,
                                 reterr);
     }
     if (status == HSDP_OK) {
-        status = tie_read(plan, spec, param, reterr);
+        status = tied_to_read(plan, spec, param, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = plan_tie_read(plan, spec, param, tie, reterr);
     }
     return status;
 }
@@ -175,8 +145,10 @@ static int32_t spec_read(const struct hsdp_plan *plan, const struct hsdp_param_s
 int32_t plan_add_param(struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
                        uint32_t *ret_param, struct hsdp_error *reterr)
 {
-    struct plan_param param = {0};
+    struct plan_param param = {.tie = PLAN_NO_TIE};
+    struct plan_tie tie;
     void *rows;
+    void *ties;
     int32_t status;
 
     if (plan == NULL || spec == NULL || ret_param == NULL) {
@@ -184,6 +156,7 @@ int32_t plan_add_param(struct hsdp_plan *plan, const struct hsdp_param_spec *spe
                          "plan: add_param needs a plan, a spec and a ret_param");
     }
     rows = plan->params;
+    ties = plan->ties;
     status = plan_check_state(plan, false, reterr);
     if (status == HSDP_OK) {
         status = names_reserve(plan->param_names, reterr);
@@ -193,12 +166,20 @@ int32_t plan_add_param(struct hsdp_plan *plan, const struct hsdp_param_spec *spe
         plan->params = rows;
     }
     if (status == HSDP_OK) {
-        status = spec_read(plan, spec, &param, reterr);
+        status = plan_grow(&ties, sizeof(*plan->ties), plan->n_ties, &plan->max_ties, reterr);
+        plan->ties = ties;
+    }
+    if (status == HSDP_OK) {
+        status = spec_read(plan, spec, &param, &tie, reterr);
     }
     if (status != HSDP_OK) {
         free(param.name);
         free(param.tied_to);
         return status;
+    }
+    if (tie.n_holders > 1) {
+        param.tie = plan->n_ties;
+        plan->ties[plan->n_ties++] = tie;
     }
     plan->params[plan->n_params] = param;
     plan->units[param.unit].n_params++;

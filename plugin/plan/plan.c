@@ -209,6 +209,7 @@ void plan_destroy(struct hsdp_plan *plan)
     free(plan->classes);
     free(plan->units);
     free(plan->params);
+    free(plan->ties);
     names_destroy(plan->class_names);
     names_destroy(plan->unit_names);
     names_destroy(plan->param_names);
@@ -342,6 +343,7 @@ int32_t plan_finish(struct hsdp_plan *plan, struct hsdp_error *reterr)
     if (status != HSDP_OK) {
         return status;
     }
+    plan_ties_place(plan);
     plan_add_up(plan);
     plan->is_finished = true;
     return HSDP_OK;

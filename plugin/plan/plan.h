@@ -13,6 +13,7 @@
 #include "hsdp/plan.h"
 #include "plan/mesh.h"
 #include "plan/placement.h"
+#include "plan/selector.h"
 
 /* Parameters start on a multiple of this many elements: 64 bytes in the narrowest dtype. */
 #define PLAN_ALIGN_ELEMS 32u
@@ -55,8 +56,22 @@ struct plan_param {
     uint32_t unit;
     uint32_t buffer;
     uint32_t storage; /* itself unless tied; an alias is tied to a parameter of another unit */
+    uint32_t tie;     /* of a storage, over stages; PLAN_NO_TIE = none */
     uint32_t hyper_group;
     uint32_t flags;
+};
+
+#define PLAN_NO_TIE UINT32_MAX
+
+/* A parameter of which other stages hold copies: the ranks of a selector, in its order. */
+struct plan_tie {
+    struct selector selector;
+    uint32_t param; /* a storage */
+    uint32_t n_holders;
+    uint32_t dim_sizes[HSDP_MESH_MAX_DIMS]; /* for the tree of their sum, outermost first */
+    uint32_t n_dims;
+    uint32_t own;         /* which of them this rank is; the first one's copy is saved */
+    uint64_t place_elems; /* once finished: where it begins in what ranks share for all ties */
 };
 
 struct plan_buffer {
@@ -96,10 +111,12 @@ struct hsdp_plan {
     struct plan_class *classes;
     struct plan_unit *units;
     struct plan_param *params;
-    uint32_t n_classes, n_units, n_params;
-    uint32_t max_classes, max_units, max_params; /* allocated */
-    uint32_t n_slots;                            /* the setting `slots` */
-    int32_t scope;                               /* HSDP_SCOPE_*: what memory is planned for */
+    struct plan_tie *ties;
+    uint32_t n_classes, n_units, n_params, n_ties;
+    uint32_t max_classes, max_units, max_params, max_ties; /* allocated */
+    uint64_t ties_elems; /* what a rank shares for all ties, each parameter whole */
+    uint32_t n_slots;    /* the setting `slots` */
+    int32_t scope;       /* HSDP_SCOPE_*: what memory is planned for */
     struct plan_verify verify;
     uint64_t grad_slots_bytes; /* memory of all gradient slots of this rank */
     bool is_finished;
@@ -184,6 +201,22 @@ bool plan_param_is_alias(const struct hsdp_plan *plan, uint32_t param);
  * it of aliases, which are added to what their storages contribute. 0 = it has no gradients.
  */
 uint64_t plan_grad_elems(const struct hsdp_plan *plan, uint32_t unit);
+
+/** True for a parameter tied over stages whose first holder is another stage, and its names. */
+bool plan_param_is_copy(const struct hsdp_plan *plan, uint32_t param);
+
+/** Elements of this rank's step shard that a tie has; and bytes of all ties, as fp32. */
+uint64_t plan_tie_elems(const struct hsdp_plan *plan, uint32_t tie);
+uint64_t plan_ties_bytes(const struct hsdp_plan *plan);
+
+/** True for a rank that may hold, on another stage, elements of this rank's ties. */
+bool plan_ties_reach(const struct hsdp_plan *plan, uint32_t rank);
+
+/**
+ * What holders of a tie have to agree on, as words "key=value": of parameter, class and mesh, but
+ * not of the unit that it lies in.
+ */
+void plan_write_tie(const struct hsdp_plan *plan, uint32_t tie, struct text *text);
 
 /** Where a rank's slice of a cut starts in a unit's unsharded buffer, in elements. */
 uint64_t plan_slice_offset(const struct hsdp_plan *plan, uint32_t unit, uint32_t buffer, int cut,

@@ -204,7 +204,7 @@ int32_t plan_param_info(const struct hsdp_plan *plan, uint32_t param,
     info.buffer = row->buffer;
     info.storage = row->storage;
     info.hyper_group = row->hyper_group;
-    info.flags = row->flags;
+    info.flags = row->flags | (plan_param_is_copy(plan, param) ? HSDP_PARAM_COPY : 0);
     *ret_info = info;
     return HSDP_OK;
 }

@@ -184,6 +184,23 @@ static void memory_write(const struct hsdp_plan *plan, struct text *text)
     json_close(text, '}');
 }
 
+static void tie_write(const struct hsdp_plan *plan, struct text *text, uint32_t tie)
+{
+    const struct plan_tie *row = &plan->ties[tie];
+    struct text selector = TEXT_INIT;
+
+    selector_write(plan->mesh, &row->selector, &selector);
+    json_open(text, NULL, '{');
+    json_string(text, "param", plan->params[row->param].name);
+    json_string(text, "tied_over", selector.chars == NULL ? "" : selector.chars);
+    json_uint(text, "holders", row->n_holders);
+    json_bool(text, "is_copy", row->own != 0);
+    json_uint(text, "payload_bytes",
+              (row->n_holders - 1) * plan_tie_elems(plan, tie) * sizeof(float));
+    json_close(text, '}');
+    text_fini(&selector);
+}
+
 void plan_write_json(const struct hsdp_plan *plan, struct text *text, const char *key)
 {
     json_open(text, key, '{');
@@ -200,6 +217,11 @@ void plan_write_json(const struct hsdp_plan *plan, struct text *text, const char
     }
     json_close(text, ']');
     padding_write(plan, text, 0, plan->n_units);
+    json_open(text, "ties", '[');
+    for (uint32_t t = 0; t < plan->n_ties; t++) {
+        tie_write(plan, text, t);
+    }
+    json_close(text, ']');
     memory_write(plan, text);
     json_open(text, "notes", '[');
     for (uint32_t i = 0; i < plan->n_notes; i++) {

@@ -210,6 +210,19 @@ int32_t selector_dims(const struct hsdp_mesh *mesh, const char *what, const char
     return HSDP_OK;
 }
 
+void selector_write(const struct hsdp_mesh *mesh, const struct selector *selector,
+                    struct text *text)
+{
+    char dims[HSDP_MESH_MAX_DIMS * (HSDP_DIM_NAME_MAX + 1)];
+
+    mesh_dims_text(mesh, selector->dims, dims, sizeof(dims));
+    text_add(text, "%s", dims);
+    for (uint32_t i = 0; i < selector->n_coords; i++) {
+        text_add(text, "%s%" PRIu32, i == 0 ? "[" : ",", selector->coords[i]);
+    }
+    text_add(text, "%s", selector->n_coords == 0 ? "" : "]");
+}
+
 /* ---------------------------------------------------------------------------------- ranks */
 
 static uint32_t coords_dim(const struct selector *selector)

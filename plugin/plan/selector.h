@@ -3,6 +3,7 @@
 #ifndef PLAN_SELECTOR_H
 #define PLAN_SELECTOR_H
 
+#include "base/text.h"
 #include "plan/mesh.h"
 
 #define SELECTOR_MAX_COORDS 64u
@@ -34,6 +35,10 @@ int32_t selector_parse(const struct hsdp_mesh *mesh, const char *what, const cha
 /** Like selector_parse, but refuses coordinates: the result is a set of whole dimensions. */
 int32_t selector_dims(const struct hsdp_mesh *mesh, const char *what, const char *text,
                       uint32_t *ret_dims, struct hsdp_error *reterr);
+
+/** Writes it, the same for all texts that select the same ranks: "dp,cp", "pp[0,3]". */
+void selector_write(const struct hsdp_mesh *mesh, const struct selector *selector,
+                    struct text *text);
 
 uint32_t selector_n_ranks(const struct hsdp_mesh *mesh, const struct selector *selector);
 

@@ -537,5 +537,8 @@ int32_t model_sync(struct hsdp_model *model, void *stream, struct hsdp_error *re
             status = flat_sync(model, unit, 0, HSDP_FLAT_STATE + (int32_t)s, reterr);
         }
     }
+    if (status == HSDP_OK) {
+        status = ties_sync(model, reterr);
+    }
     return status;
 }

@@ -132,6 +132,10 @@ int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
     if (status != HSDP_OK) {
         goto out;
     }
+    status = ties_create(model, reterr);
+    if (status != HSDP_OK) {
+        goto out;
+    }
     model->ops = transport_of(job);
     status = model->ops->open(job, plan, &model->store, reterr);
     if (status != HSDP_OK) {
@@ -170,6 +174,7 @@ void model_destroy(struct hsdp_model *model)
     }
     passes_free(model);
     drift_destroy(model->drift);
+    ties_free(model);
     if (model->ops != NULL) {
         model->ops->close(model->store);
     }

@@ -11,6 +11,7 @@
 #include "hsdp/model.h"
 #include "hsdp/step.h"
 #include "plan/plan.h"
+#include "shard/tie.h"
 
 struct drift;
 struct pass;
@@ -60,9 +61,10 @@ struct hsdp_model {
     struct store *store;
     struct reporter reporter;
     struct model_unit *units;
-    uint32_t *param_slots; /* per slot: the unit that occupies it, or HSDP_NO_SLOT */
-    struct pass *passes;   /* open and closed ones, reused */
-    uint64_t n_passes;     /* begun so far: numbers them */
+    uint32_t *param_slots;  /* per slot: the unit that occupies it, or HSDP_NO_SLOT */
+    struct model_ties ties; /* over stages */
+    struct pass *passes;    /* open and closed ones, reused */
+    uint64_t n_passes;      /* begun so far: numbers them */
     struct model_state states[MODEL_MAX_STATES];
     _Atomic uint32_t n_states; /* counted up once a state is complete: reports read it any time */
     uint64_t state_elems;      /* of one state */

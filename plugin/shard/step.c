@@ -98,7 +98,26 @@ static int32_t leftover_check(const struct hsdp_model *model, struct hsdp_error 
     return HSDP_OK;
 }
 
-/* Divides a unit's reduced gradient, and adds it to the norm where this rank's replica counts. */
+/* Divides elements of a reduced gradient, and adds them to the norm where they count here. */
+static void grads_divide(const struct kernels *kernels, float *grads, float divisor,
+                         uint64_t n_elems, double p, struct step_words *words) /* NULL: elsewhere */
+{
+    float largest;
+    uint32_t bits;
+
+    if (words != NULL && !isinf(p)) {
+        kernels->norm_divide_add(&words->sum, grads, divisor, n_elems, p);
+        return;
+    }
+    kernels->divide(grads, divisor, n_elems);
+    if (words != NULL) { /* the maximum; NaN is above infinity as a pattern */
+        largest = kernels->max_abs(grads, n_elems);
+        memcpy(&bits, &largest, sizeof(bits));
+        words->max_bits = bits > words->max_bits ? bits : words->max_bits;
+    }
+}
+
+/* A unit's step gradient: counted on one replica, and what is tied over stages on the first. */
 static void unit_divide(struct hsdp_model *model, uint32_t unit, double p, struct step_words *words)
 {
     const struct plan_unit *plan_unit = &model->plan->units[unit];
@@ -108,23 +127,20 @@ static void unit_divide(struct hsdp_model *model, uint32_t unit, double p, struc
     const struct kernels *kernels = job_kernels(model->job);
     bool is_counted = placement_is_writer(&class->place, model->plan->mesh, HSDP_SHARD_STEP,
                                           model->plan->mesh->rank);
-    float largest;
-    uint32_t bits;
 
     probe_write(job_probe(model->job), PROBE_GRADS, unit, grads, n_elems * sizeof(*grads));
-    if (!model->ops->has_step_grads(model->store, unit)) {
+    if (!model->ops->has_step_grads(model->store, unit) && !ties_has_unit(model, unit)) {
         memset(grads, 0, n_elems * sizeof(*grads)); /* in no pass of the window */
         return;
     }
-    if (is_counted && !isinf(p)) {
-        kernels->norm_divide_add(&words->sum, grads, (float)class->divisor, n_elems, p);
-        return;
-    }
-    kernels->divide(grads, (float)class->divisor, n_elems);
-    if (is_counted) { /* the maximum; NaN is above infinity as a pattern */
-        largest = kernels->max_abs(grads, n_elems);
-        memcpy(&bits, &largest, sizeof(bits));
-        words->max_bits = bits > words->max_bits ? bits : words->max_bits;
+    for (uint64_t at = 0; at < n_elems;) {
+        struct tied_range copy = ties_next_copy(model, unit, at);
+        uint64_t end = copy.n_elems == 0 ? n_elems : copy.first_elem;
+
+        grads_divide(kernels, grads + at, (float)class->divisor, end - at, p,
+                     is_counted ? words : NULL);
+        grads_divide(kernels, grads + end, (float)class->divisor, copy.n_elems, p, NULL);
+        at = end + copy.n_elems;
     }
 }
 
@@ -236,6 +252,9 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
     }
     if (status == HSDP_OK) {
         status = drift_measure(model, &checksum, reterr);
+    }
+    if (status == HSDP_OK) { /* last: nothing can be refused any more */
+        status = ties_sum(model, reterr);
     }
     if (status != HSDP_OK) {
         return status;
