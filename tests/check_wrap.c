@@ -218,6 +218,37 @@ START_TEST(create_with_other_plans_on_other_stages_proves_them)
 }
 END_TEST
 
+/* Names for parameters of other units, and copies on other stages. */
+static const char *const ties[][3] = {
+    {"unit a: emb[40] w[3]; unit b: x[1031]; unit c: head[40]=emb t[5]; unit d: last[40]=emb",
+     "unit e: z[3]", "unit f: y[7]! v[2]"},
+    {"unit a: emb[5000]~pp[0,-1] w[3]", "unit b: x[1031]",
+     "unit c: y[9]; unit d: emb[5000]~pp[0,-1]"},
+    {"unit a: emb[50]~pp; unit b: out[50]=emb~pp", "unit b: emb[50]~pp", "unit c: emb[50]~pp y[9]"},
+};
+
+static void ties_rank(uint32_t rank, void *row)
+{
+    const char *const *plans = ties[*(int *)row];
+    struct host host;
+
+    host_open(&host, rank, "pp=3,dp=2", host_settings, plans[rank / 2]);
+    counters_expect_zero(&host);
+    masters_expect_zero(&host);
+    first_step(&host);
+    host_close(&host);
+}
+
+START_TEST(create_of_tied_parameters_proves_them)
+{
+    int row = _i / HOST_N_STRATEGIES;
+
+    host_settings_set(_i % HOST_N_STRATEGIES,
+                      _i % 2 == 0 ? "verify=wrap" : "verify=wrap reduce_dtype=bf16 slots=1");
+    ranks_run(6, RANKS_LIMIT_MS, ties_rank, &row);
+}
+END_TEST
+
 /* Two models on one job, one of them at work while the other is made. */
 static void two_rank(uint32_t rank, void *shared)
 {
@@ -260,6 +291,8 @@ Suite *module_suite(void)
                         2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, create_with_other_plans_on_other_stages_proves_them, 0,
                         HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, create_of_tied_parameters_proves_them, 0,
+                        N_OF(ties) * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, create_of_a_second_model_leaves_the_counters_of_the_first, 0,
                         HOST_N_STRATEGIES);
     suite_add_tcase(suite, tcase);

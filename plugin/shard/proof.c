@@ -69,6 +69,7 @@ static int32_t promise_read(const struct hsdp_mesh *mesh, const struct plan_clas
         status = selector_dims(mesh, "model.create: verify: replicated_over",
                                class->replicated_dims, &replicated, reterr);
     }
+    ret->replicated = replicated;
     ret->n_ranks = ranks_of(mesh, reduced);
     ret->index = index_of(mesh, reduced);
     ret->holder = index_of(mesh, ~replicated);
@@ -95,10 +96,16 @@ int32_t proof_init(struct proof *ret_proof, struct hsdp_model *model, struct hsd
     ret_proof->segments = calloc(n_params, sizeof(*ret_proof->segments));
     ret_proof->units = calloc(plan->n_units + 1u, sizeof(*ret_proof->units));
     ret_proof->gathered = malloc((size_t)plan->mesh->world_ranks * JOB_EXCHANGE_MAX_BYTES);
+    ret_proof->n_names = calloc(plan->n_params + 1u, sizeof(*ret_proof->n_names));
     ret_proof->stages = calloc(plan->mesh->world_ranks, sizeof(*ret_proof->stages));
     if (ret_proof->promises == NULL || ret_proof->segments == NULL || ret_proof->units == NULL ||
-        ret_proof->gathered == NULL || ret_proof->stages == NULL) {
+        ret_proof->gathered == NULL || ret_proof->stages == NULL || ret_proof->n_names == NULL) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "model.create: no memory for verify=wrap");
+    }
+    for (uint32_t param = 0; param < plan->n_params; param++) {
+        uint32_t storage = plan->params[param].storage;
+
+        ret_proof->n_names[storage] += storage == param || plan_param_is_alias(plan, param);
     }
     for (uint32_t c = 0; status == HSDP_OK && c < plan->n_classes; c++) {
         status = promise_read(plan->mesh, &plan->classes[c], &ret_proof->promises[c], reterr);
@@ -113,6 +120,7 @@ void proof_fini(struct proof *proof)
     free(proof->units);
     free(proof->gathered);
     free(proof->stages);
+    free(proof->n_names);
 }
 
 /* ---------------------------------------------------------------------------------- faults */
@@ -169,6 +177,44 @@ uint64_t proof_elems(const struct plan_param *param)
     return n_elems;
 }
 
+/* FNV-1a. */
+static uint64_t name_hash(const char *name)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+
+    while (*name != '\0') {
+        hash = (hash ^ (uint8_t)*name++) * UINT64_C(1099511628211);
+    }
+    return hash;
+}
+
+/*
+ * Equal on all ranks that hold the same values of a parameter, and different on others. Stages that
+ * hold copies number theirs differently, but call them the same.
+ */
+static uint64_t param_salt(const struct proof *proof, uint32_t param)
+{
+    const struct hsdp_plan *plan = proof->model->plan;
+    const struct plan_param *p = &plan->params[param];
+    const struct promise *promise = &proof->promises[plan->units[p->unit].class_index];
+    uint32_t others;
+
+    if (p->tie == PLAN_NO_TIE) {
+        return checksum_mix((uint64_t)promise->holder << 32 | param);
+    }
+    others = ~(promise->replicated | plan->ties[p->tie].selector.dims);
+    return checksum_mix(name_hash(p->name) + index_of(plan->mesh, others));
+}
+
+uint32_t proof_giver(const struct proof *proof, uint32_t param, uint64_t elem)
+{
+    const struct hsdp_plan *plan = proof->model->plan;
+    uint32_t class = plan->units[plan->params[param].unit].class_index;
+
+    return (uint32_t)((elem + (param_salt(proof, param) & 0xffff)) %
+                      proof->promises[class].n_ranks);
+}
+
 /*
  * Numbers from 1 to 128 that tell one element from another, in 8 bits, so that every dtype holds
  * them. Where one rank gives them, with a little more that the wire must round off: 2^-10 is less
@@ -181,7 +227,7 @@ void proof_values(const struct proof *proof, enum proof_round round, uint32_t pa
     uint32_t class = plan->units[plan->params[param].unit].class_index;
     const struct promise *promise = &proof->promises[class];
     float more = promise->wire_dtype == DTYPE_BF16 ? 0x1p-10f : 0x1p-13f;
-    uint64_t salt = checksum_mix((uint64_t)promise->holder << 32 | param) + (uint64_t)round;
+    uint64_t salt = param_salt(proof, param) + (uint64_t)round;
 
     for (uint64_t i = 0; i < n; i++) {
         float value = (float)(1 + (checksum_mix(checksum_mix(salt) + first + i) & 127));

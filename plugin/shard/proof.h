@@ -14,6 +14,9 @@
  * rank gives 1 for every element: what comes out says how many ranks were counted. In the second,
  * one rank gives a number that tells the element, and the others zeros: it says which. What is
  * expected is computed from what the class says of itself, never from what the reduction uses.
+ *
+ * A parameter that other units have names for, or other stages copies, gets 1 from each of them in
+ * the first round; in the second only under its own name, on the first stage.
  */
 enum proof_round {
     PROOF_EVERY_RANK,
@@ -23,10 +26,11 @@ enum proof_round {
 
 /* What a class promises, in its own words: names of dimensions, settings, sizes of the mesh. */
 struct promise {
-    uint32_t n_ranks; /* that sum their gradients */
-    uint32_t index;   /* this rank's among them */
-    uint32_t holder;  /* which of the ranks that hold different values */
-    bool is_first;    /* of those that hold the same values: it counts them */
+    uint32_t replicated; /* dimensions */
+    uint32_t n_ranks;    /* that sum their gradients */
+    uint32_t index;      /* this rank's among them */
+    uint32_t holder;     /* which of the ranks that hold different values */
+    bool is_first;       /* of those that hold the same values: it counts them */
     float divisor;
     enum dtype gradient_dtype;
     enum dtype wire_dtype;
@@ -57,6 +61,7 @@ struct proof {
     uint32_t *units;      /* of a pass */
     uint8_t *gathered;    /* one exchange of all ranks */
     struct stage *stages; /* one a rank */
+    uint32_t *n_names;    /* one a parameter: its gradients, with those of its names elsewhere */
     uint32_t only;        /* the unit that takes part */
     struct fault fault;
 };
@@ -76,7 +81,10 @@ int32_t proof_agree(struct proof *proof, struct hsdp_error *reterr);
 /** Elements of a parameter, from its shape. */
 uint64_t proof_elems(const struct plan_param *param);
 
-/** What is given for elements first to first + n of a parameter, before any rounding. */
+/** The number of the rank that gives an element in the second round, among those of its class. */
+uint32_t proof_giver(const struct proof *proof, uint32_t param, uint64_t elem);
+
+/** What is given for elements first to first + n of a storage, before any rounding. */
 void proof_values(const struct proof *proof, enum proof_round round, uint32_t param, uint64_t first,
                   uint64_t n, float *ret_values);
 

@@ -22,8 +22,34 @@ static const struct promise *promise_of(const struct proof *proof, uint32_t unit
 
 static bool takes_part(const struct proof *proof, uint32_t unit)
 {
-    return plan_is_trainable(proof->model->plan, unit) &&
-           (proof->only == PROOF_ALL_UNITS || proof->only == unit);
+    return proof->only == PROOF_ALL_UNITS || proof->only == unit;
+}
+
+/* Whether other ranks or units must give the same for a unit's parameter to come out right. */
+static bool is_shared(const struct proof *proof, uint32_t param)
+{
+    return proof->model->plan->params[param].tie != PLAN_NO_TIE || proof->n_names[param] > 1;
+}
+
+/* How many ones the ranks of all stages give for each element of a storage: of one unit alone,
+ * none where others would have to take part. */
+static float names_given(const struct proof *proof, uint32_t param)
+{
+    uint32_t tie = proof->model->plan->params[param].tie;
+
+    if (proof->only != PROOF_ALL_UNITS && is_shared(proof, param)) {
+        return 0.0f;
+    }
+    return tie != PLAN_NO_TIE ? 1.0f : (float)proof->n_names[param];
+}
+
+static float holders_given(const struct proof *proof, enum proof_round round, uint32_t param)
+{
+    uint32_t tie = proof->model->plan->params[param].tie;
+
+    return tie == PLAN_NO_TIE || round == PROOF_ONE_RANK
+               ? 1.0f
+               : (float)proof->model->plan->ties[tie].n_holders;
 }
 
 static uint64_t block_elems(uint64_t n_elems, uint64_t first)
@@ -45,22 +71,36 @@ static void slots_spoil(struct proof *proof)
     }
 }
 
-/* Where one rank gives an element, the others give zeros: each in its turn, all in every shard. */
-static void others_zero(const struct promise *promise, uint32_t param, uint64_t first, uint64_t n,
-                        float *values)
+/* Whether this rank gives an element under a name, in the second round. */
+static bool gives_alone(const struct proof *proof, uint32_t name, uint64_t elem)
 {
+    const struct plan_param *p = &proof->model->plan->params[name];
+
+    return p->storage == name && !plan_param_is_copy(proof->model->plan, name) &&
+           proof_giver(proof, name, elem) == promise_of(proof, p->unit)->index;
+}
+
+/* Where one rank gives an element, the others give zeros: each in its turn, all in every shard.
+ * Where every rank does, zeros come from names whose storage counts none. */
+static void others_zero(const struct proof *proof, enum proof_round round, uint32_t name,
+                        uint64_t first, uint64_t n, float *values)
+{
+    uint32_t storage = proof->model->plan->params[name].storage;
+    bool is_given = names_given(proof, storage) > 0.0f &&
+                    (name == storage || proof->model->plan->params[storage].tie == PLAN_NO_TIE);
+
     for (uint64_t i = 0; i < n; i++) {
-        if ((first + i + param) % promise->n_ranks != promise->index) {
+        if (round == PROOF_ONE_RANK ? !gives_alone(proof, name, first + i) : !is_given) {
             values[i] = 0.0f;
         }
     }
 }
 
-/* Writes this rank's gradient of a parameter, as a host does. */
-static int32_t param_fill(struct proof *proof, enum proof_round round, uint32_t param,
+/* Writes this rank's gradient of a parameter under one of its names, as a host does. */
+static int32_t param_fill(struct proof *proof, enum proof_round round, uint32_t name,
                           struct hsdp_error *reterr)
 {
-    const struct plan_param *p = &proof->model->plan->params[param];
+    const struct plan_param *p = &proof->model->plan->params[name];
     const struct promise *promise = promise_of(proof, p->unit);
     uint64_t n_elems = proof_elems(p);
     struct fp_mode mode = fp_mode_enter();
@@ -68,15 +108,13 @@ static int32_t param_fill(struct proof *proof, enum proof_round round, uint32_t 
     float values[BLOCK_ELEMS];
     int32_t status;
 
-    status = model_param_view(proof->model, param, HSDP_VIEW_GRAD, &view, reterr);
+    status = model_param_view(proof->model, name, HSDP_VIEW_GRAD, &view, reterr);
     for (uint64_t first = 0; status == HSDP_OK && first < n_elems; first += BLOCK_ELEMS) {
         uint64_t n = block_elems(n_elems, first);
         uint8_t *target = tensor_base(&view);
 
-        proof_values(proof, round, param, first, n, values);
-        if (round == PROOF_ONE_RANK) {
-            others_zero(promise, param, first, n, values);
-        }
+        proof_values(proof, round, p->storage, first, n, values);
+        others_zero(proof, round, name, first, n, values);
         cast_from_fp32(target + first * dtype_bytes(promise->gradient_dtype),
                        promise->gradient_dtype, values, n);
     }
@@ -95,10 +133,12 @@ static int32_t unit_give(struct proof *proof, enum proof_round round, uint64_t p
 
     status = unit_unshard(model, unit, use, NULL, &ticket, reterr);
     for (uint32_t i = 0; status == HSDP_OK && i < plan_unit->n_params; i++) {
-        const struct plan_param *param = &model->plan->params[plan_unit->params[i]];
+        uint32_t name = plan_unit->params[i];
+        const struct plan_param *param = &model->plan->params[name];
+        bool has_view = param->storage == name || plan_param_is_alias(model->plan, name);
 
-        if (param->storage == plan_unit->params[i] && (param->flags & HSDP_PARAM_FROZEN) == 0) {
-            status = param_fill(proof, round, plan_unit->params[i], reterr);
+        if (has_view && (param->flags & HSDP_PARAM_FROZEN) == 0) {
+            status = param_fill(proof, round, name, reterr);
         }
     }
     if (status == HSDP_OK) {
@@ -110,23 +150,38 @@ static int32_t unit_give(struct proof *proof, enum proof_round round, uint64_t p
     return status;
 }
 
-/* A pass of scope full over the units that take part: allowed whatever is planned. */
+/* Those that have names of other units' parameters come first, as their gradients join those; of
+ * each kind the last, as in any backward pass. */
+static uint64_t units_list(struct proof *proof)
+{
+    const struct hsdp_plan *plan = proof->model->plan;
+    uint64_t n_units = 0;
+
+    for (int has_aliases = 1; has_aliases >= 0; has_aliases--) {
+        for (uint32_t unit = plan->n_units; unit-- > 0;) {
+            if (plan_grad_elems(plan, unit) != 0 &&
+                (plan->units[unit].n_aliases != 0) == (has_aliases != 0)) {
+                proof->units[n_units++] = unit;
+            }
+        }
+    }
+    return n_units;
+}
+
+/* A pass of scope full: allowed whatever is planned. Units that take no part are skipped. */
 static int32_t pass_run(struct proof *proof, enum proof_round round, struct hsdp_error *reterr)
 {
     struct hsdp_model *model = proof->model;
-    uint64_t n_units = 0;
+    uint64_t n_units = units_list(proof);
     uint64_t pass = 0;
     int32_t status;
 
-    for (uint32_t unit = model->plan->n_units; unit-- > 0;) {
-        if (takes_part(proof, unit)) {
-            proof->units[n_units++] = unit;
-        }
-    }
     slots_spoil(proof);
     status = unit_backward_begin(model, proof->units, n_units, HSDP_SCOPE_FULL, &pass, reterr);
     for (uint64_t i = 0; status == HSDP_OK && i < n_units; i++) {
-        status = unit_give(proof, round, pass, proof->units[i], reterr);
+        status = takes_part(proof, proof->units[i])
+                     ? unit_give(proof, round, pass, proof->units[i], reterr)
+                     : unit_skip(model, pass, proof->units[i], NULL, NULL, reterr);
     }
     if (status == HSDP_OK) {
         status = unit_backward_end(model, pass, NULL, NULL, reterr);
@@ -142,10 +197,15 @@ static void expected_fill(const struct proof *proof, enum proof_round round, uin
                           uint64_t first, uint64_t n, float *ret_values)
 {
     const struct promise *promise = promise_of(proof, proof->model->plan->params[param].unit);
-    float n_given = round == PROOF_EVERY_RANK ? (float)promise->n_ranks : 1.0f;
+    float n_names = round == PROOF_EVERY_RANK ? names_given(proof, param) : 1.0f;
+    float n_given = (round == PROOF_EVERY_RANK ? (float)promise->n_ranks : 1.0f) *
+                    holders_given(proof, round, param);
 
     proof_values(proof, round, param, first, n, ret_values);
     cast_round(ret_values, promise->gradient_dtype, n);
+    for (uint64_t i = 0; i < n; i++) {
+        ret_values[i] *= n_names;
+    }
     cast_round(ret_values, promise->wire_dtype, n);
     for (uint64_t i = 0; i < n; i++) {
         ret_values[i] = ret_values[i] * n_given / promise->divisor;
@@ -157,22 +217,25 @@ static void grad_fault(struct proof *proof, enum proof_round round, uint32_t par
 {
     const struct plan_param *p = &proof->model->plan->params[param];
     const struct promise *promise = promise_of(proof, p->unit);
+    float n_ones =
+        (float)promise->n_ranks * names_given(proof, param) * holders_given(proof, round, param);
     double times = (double)found / (double)expected;
 
     if (round == PROOF_EVERY_RANK) {
         proof_fault(proof, p->unit,
                     ", parameter \"%.64s\", element %" PRIu64 ": gradients are counted %.9g times, "
-                    "expected 1 (%" PRIu32 " ranks gave 1 each, divided by %.9g: found %.9g, "
-                    "expected %.9g)",
-                    p->name, elem, times, promise->n_ranks, (double)promise->divisor, (double)found,
-                    (double)expected);
+                    "expected 1 (%.9g %s gave 1 each, divided by %.9g: found %.9g, expected "
+                    "%.9g)",
+                    p->name, elem, times, (double)n_ones,
+                    is_shared(proof, param) ? "ranks and names" : "ranks", (double)promise->divisor,
+                    (double)found, (double)expected);
     } else {
         proof_fault(proof, p->unit,
                     ", parameter \"%.64s\", element %" PRIu64 ": the gradient of one rank, number "
                     "%" PRIu32 " of %" PRIu32 ", is counted %.9g times, expected 1 (divided by "
                     "%.9g: found %.9g, expected %.9g)",
-                    p->name, elem, (uint32_t)((elem + param) % promise->n_ranks), promise->n_ranks,
-                    times, (double)promise->divisor, (double)found, (double)expected);
+                    p->name, elem, proof_giver(proof, param, elem), promise->n_ranks, times,
+                    (double)promise->divisor, (double)found, (double)expected);
     }
 }
 
@@ -254,8 +317,9 @@ static void unit_norm_add(const struct proof *proof, enum proof_round round, uin
         const struct plan_param *param = &proof->model->plan->params[plan_unit->params[i]];
         uint64_t n_elems = proof_elems(param);
 
-        if (param->storage != plan_unit->params[i] || (param->flags & HSDP_PARAM_FROZEN) != 0) {
-            continue;
+        if (param->storage != plan_unit->params[i] || (param->flags & HSDP_PARAM_FROZEN) != 0 ||
+            plan_param_is_copy(proof->model->plan, plan_unit->params[i])) {
+            continue; /* counted elsewhere, or not at all */
         }
         for (uint64_t first = 0; first < n_elems; first += BLOCK_ELEMS) {
             uint64_t n = block_elems(n_elems, first);
@@ -311,7 +375,7 @@ static int32_t round_run(struct proof *proof, enum proof_round round, double *re
         status = step_result(model, &info, reterr);
     }
     for (uint32_t unit = 0; status == HSDP_OK && unit < model->plan->n_units; unit++) {
-        if (takes_part(proof, unit)) {
+        if (takes_part(proof, unit) && plan_is_trainable(model->plan, unit)) {
             status = unit_compare(proof, round, unit, reterr);
         }
     }

@@ -75,11 +75,11 @@ static int32_t masters_publish(struct proof *proof, bool is_zero, struct hsdp_er
     return status;
 }
 
-/* A whole parameter, unsharded. */
-static int32_t param_compare(struct proof *proof, uint32_t param, struct hsdp_error *reterr)
+/* A whole parameter, unsharded, under one of its names. */
+static int32_t param_compare(struct proof *proof, uint32_t name, struct hsdp_error *reterr)
 {
     const struct hsdp_plan *plan = proof->model->plan;
-    const struct plan_param *p = &plan->params[param];
+    const struct plan_param *p = &plan->params[name];
     enum dtype dtype = plan->classes[plan->units[p->unit].class_index].param_dtype;
     uint64_t n_elems = proof_elems(p);
     struct fp_mode mode = fp_mode_enter();
@@ -88,13 +88,13 @@ static int32_t param_compare(struct proof *proof, uint32_t param, struct hsdp_er
     struct hsdp_tensor view;
     int32_t status;
 
-    status = model_param_view(proof->model, param, HSDP_VIEW_PARAM, &view, reterr);
+    status = model_param_view(proof->model, name, HSDP_VIEW_PARAM, &view, reterr);
     for (uint64_t first = 0; status == HSDP_OK && first < n_elems; first += BLOCK_ELEMS) {
         uint64_t n = n_elems - first < BLOCK_ELEMS ? n_elems - first : BLOCK_ELEMS;
         const uint8_t *base = tensor_base(&view);
 
         cast_to_fp32(found, base + first * dtype_bytes(dtype), dtype, n);
-        proof_values(proof, PROOF_PARAMS, param, first, n, expected);
+        proof_values(proof, PROOF_PARAMS, p->storage, first, n, expected);
         for (uint64_t i = 0; i < n; i++) {
             if (!(found[i] == expected[i])) {
                 proof_fault(proof, p->unit,
@@ -121,9 +121,7 @@ static int32_t unit_compare(struct proof *proof, uint32_t unit, struct hsdp_erro
         status = job_ticket_order(model->job, ticket, NULL, reterr);
     }
     for (uint32_t i = 0; status == HSDP_OK && i < plan_unit->n_params; i++) {
-        if (model->plan->params[plan_unit->params[i]].storage == plan_unit->params[i]) {
-            status = param_compare(proof, plan_unit->params[i], reterr);
-        }
+        status = param_compare(proof, plan_unit->params[i], reterr);
     }
     if (status == HSDP_OK) {
         status = unit_release(model, unit, NULL, reterr);
