@@ -53,7 +53,10 @@ static const struct {
      {12288, 4096, 2048, 0},
      16384,
      4096},
-    {"sharding_strategy=ddp param_dtype=fp32 master_dtype=fp16", {12288, 0, 12288, 0}, 49152, 24576},
+    {"sharding_strategy=ddp param_dtype=fp32 master_dtype=fp16",
+     {12288, 0, 12288, 0},
+     49152,
+     24576},
     {"sharding_strategy=ddp param_dtype=fp16", {12288, 0, 12288, 0}, 24576, 49152},
 };
 

@@ -62,6 +62,22 @@ int32_t alias_order_check(const struct hsdp_model *model, uint32_t unit, struct 
     return HSDP_OK;
 }
 
+/* Lets go of what the first n aliases of a unit hold. */
+static void aliases_release(struct hsdp_model *model, uint32_t unit, uint32_t n_aliases)
+{
+    const struct hsdp_plan *plan = model->plan;
+
+    for (uint32_t i = 0; i < n_aliases; i++) {
+        uint32_t other = plan->params[plan->params[unit_alias(&plan->units[unit], i)].storage].unit;
+        struct model_unit *u = &model->units[other];
+
+        u->n_holds--;
+        if (u->n_uses + u->n_holds == 0) {
+            model->ops->reshard(model->store, other);
+        }
+    }
+}
+
 int32_t alias_hold(struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr)
 {
     const struct hsdp_plan *plan = model->plan;
@@ -77,6 +93,7 @@ int32_t alias_hold(struct hsdp_model *model, uint32_t unit, struct hsdp_error *r
             status = model->ops->unshard(model->store, other, &ticket, reterr);
         }
         if (status != HSDP_OK) {
+            aliases_release(model, unit, i);
             return status;
         }
         u->ticket = ticket;
@@ -87,18 +104,7 @@ int32_t alias_hold(struct hsdp_model *model, uint32_t unit, struct hsdp_error *r
 
 void alias_release(struct hsdp_model *model, uint32_t unit)
 {
-    const struct hsdp_plan *plan = model->plan;
-    const struct plan_unit *row = &plan->units[unit];
-
-    for (uint32_t i = 0; i < row->n_aliases; i++) {
-        uint32_t other = plan->params[plan->params[unit_alias(row, i)].storage].unit;
-        struct model_unit *u = &model->units[other];
-
-        u->n_holds--;
-        if (u->n_uses + u->n_holds == 0) {
-            model->ops->reshard(model->store, other);
-        }
-    }
+    aliases_release(model, unit, model->plan->units[unit].n_aliases);
 }
 
 int32_t alias_grads_add(struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr)

@@ -148,10 +148,14 @@ int32_t unit_unshard(struct hsdp_model *model, uint32_t unit, int32_t use, void 
     ticket = u->ticket;
     if (u->n_uses == 0) {
         status = alias_hold(model, unit, reterr);
-        if (status == HSDP_OK && u->n_holds == 0) {
+        if (status != HSDP_OK) {
+            return status;
+        }
+        if (u->n_holds == 0) {
             status = model->ops->unshard(model->store, unit, &ticket, reterr);
         }
         if (status != HSDP_OK) {
+            alias_release(model, unit);
             return status;
         }
     }
