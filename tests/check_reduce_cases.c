@@ -431,6 +431,7 @@ static void nonfinite_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case C19 of tests/cases/README.md. */
 START_TEST(clip_of_a_norm_that_is_not_finite_changes_nothing)
 {
     const double values[] = {INFINITY, -INFINITY, NAN};
@@ -478,6 +479,7 @@ static void refused_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+/* Case C20 of tests/cases/README.md. */
 START_TEST(result_with_an_error_if_nonfinite_says_so_on_every_rank)
 {
     bad_value = _i % 2 == 0 ? NAN : INFINITY;
