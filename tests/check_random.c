@@ -20,6 +20,7 @@
 
 #define N_CASES     2000
 #define BATCH_CASES 50
+#define CASE_MS     60000u /* on a machine with much else to do */
 #define SHOWN_CASES 1000
 
 static struct random_case running; /* ranks inherit it */
@@ -68,17 +69,21 @@ static void traces_compare(const struct host *host, const struct trace *first,
 {
     for (uint32_t step = 0; step < running.n_steps; step++) {
         for (uint32_t param = 0; param < host->n_params; param++) {
-            ck_assert_msg(first->grads[step][param] == second->grads[step][param],
-                          "rank %u: step %u: gradients of %s have other bits in run 1", host->rank,
-                          step, host->params[param].name);
+            if (first->grads[step][param] != second->grads[step][param]) {
+                ck_abort_msg("rank %u: step %u: gradients of %s have other bits in run 1",
+                             host->rank, step, host->params[param].name);
+            }
         }
-        ck_assert_msg(memcmp(&first->norms[step], &second->norms[step], sizeof(double)) == 0,
-                      "rank %u: step %u: the norm is %.17g, in run 1 %.17g", host->rank, step,
-                      first->norms[step], second->norms[step]);
+        if (memcmp(&first->norms[step], &second->norms[step], sizeof(double)) != 0) {
+            ck_abort_msg("rank %u: step %u: the norm is %.17g, in run 1 %.17g", host->rank, step,
+                         first->norms[step], second->norms[step]);
+        }
     }
     for (uint32_t param = 0; param < host->n_params; param++) {
-        ck_assert_msg(first->masters[param] == second->masters[param],
-                      "rank %u: %s has other bits in run 1", host->rank, host->params[param].name);
+        if (first->masters[param] != second->masters[param]) {
+            ck_abort_msg("rank %u: %s has other bits in run 1", host->rank,
+                         host->params[param].name);
+        }
     }
 }
 
@@ -129,18 +134,19 @@ static void result_expect(const struct host *host, const struct serial *serial, 
                       ? 1.0
                       : fmin(1.0, running.max_norm / (result->norm + 1e-6));
 
-    ck_assert_uint_eq(result->is_nonfinite, !is_finite);
-    ck_assert_double_eq(result->weight, weight);
+    host_expect(result->is_nonfinite == !is_finite);
+    host_expect(result->weight == weight);
     if (!is_finite) {
-        ck_assert_msg(!isfinite(result->norm) && result->clip == 1.0, "rank %u: norm %g, clip %g",
-                      host->rank, result->norm, result->clip);
+        host_expect(!isfinite(result->norm));
+        host_expect(result->clip == 1.0);
         return;
     }
-    ck_assert_msg(serial_has_norm(serial, result->norm, scale),
-                  "rank %u: the norm is %.9g, serially it is %.9g (slack %.3g)", host->rank,
-                  result->norm, serial->norm * scale, serial->norm_slack * scale);
-    ck_assert_double_eq_tol(result->clip, clip, 1e-15 * clip);
-    ck_assert_double_eq_tol(result->factor, scale * clip, 1e-15 * scale * clip);
+    if (!serial_has_norm(serial, result->norm, scale)) {
+        ck_abort_msg("rank %u: the norm is %.9g, serially it is %.9g (slack %.3g)", host->rank,
+                     result->norm, serial->norm * scale, serial->norm_slack * scale);
+    }
+    host_expect(fabs(result->clip - clip) <= 1e-15 * clip);
+    host_expect(fabs(result->factor - scale * clip) <= 1e-15 * scale * clip);
 }
 
 /* Exports every parameter, and imports it again from a rank that is not always the first. */
@@ -307,7 +313,7 @@ static void case_run(uint64_t seed, uint64_t number, void (*function)(uint32_t, 
     bool is_good = true;
 
     random_case_draw(&running, random_mix(seed, number, 1, 1));
-    ranks_start(&ranks, running.n_ranks, RANKS_LIMIT_MS, function, NULL);
+    ranks_start(&ranks, running.n_ranks, CASE_MS, function, NULL);
     while (ranks_running(&ranks) > 0 && ranks_now_ms() < ranks.deadline_ns / 1000000u) {
         ranks_sleep_ms(1);
     }
@@ -330,11 +336,16 @@ static uint64_t environment_number(const char *name, uint64_t initial)
     return text == NULL ? initial : strtoull(text, NULL, 10);
 }
 
-/* How many cases to run, and which one first. */
+/* How many cases to run, and which one first. Instrumented code is many times slower. */
 static uint64_t case_count(uint64_t *ret_first)
 {
+    const char *sanitizers = getenv("HSDP_TEST_SANITIZERS");
+    bool is_slow = sanitizers != NULL && sanitizers[0] != '\0';
+
     *ret_first = environment_number("HSDP_TEST_CASE", 0);
-    return getenv("HSDP_TEST_CASE") != NULL ? 1 : environment_number("HSDP_TEST_CASES", N_CASES);
+    return getenv("HSDP_TEST_CASE") != NULL
+               ? 1
+               : environment_number("HSDP_TEST_CASES", is_slow ? N_CASES / 4 : N_CASES);
 }
 
 START_TEST(training_of_random_cases_equals_serial_training)
@@ -466,7 +477,7 @@ Suite *module_suite(void)
     Suite *suite = suite_create("random");
     TCase *tcase = tcase_create("random");
 
-    tcase_set_timeout(tcase, 120);
+    tcase_set_timeout(tcase, 230);
     tcase_add_loop_test(tcase, training_of_random_cases_equals_serial_training, 0, n_batches);
     tcase_add_test(tcase, random_cases_have_every_feature);
     tcase_add_loop_test(tcase, comparison_with_a_wrong_model_fails, 0, 4 * HOST_N_STRATEGIES);

@@ -246,7 +246,7 @@ static float *scratch_take(struct host *host, uint32_t param)
 {
     free(host->scratch);
     host->scratch = calloc(host->params[param].n_elems + 1, sizeof(float));
-    ck_assert_ptr_nonnull(host->scratch);
+    host_expect(host->scratch != NULL);
     return host->scratch;
 }
 

@@ -78,6 +78,13 @@ void host_settings_set(int strategy, const char *more);
             ck_abort_msg("%s", (host)->err.message);                                               \
         }                                                                                          \
     } while (0)
+/* An assertion for what is asked thousands of times. */
+#define host_expect(condition)                                                                     \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            ck_abort_msg("%s", #condition);                                                        \
+        }                                                                                          \
+    } while (0)
 #define host_must_refuse(host, call, expected, text)                                               \
     do {                                                                                           \
         ck_assert_int_eq((call), (expected));                                                      \

@@ -63,10 +63,12 @@ void host_settings_read(struct host_settings *ret, const char *text, bool is_of_
          word = strtok_r(NULL, " ", &rest)) {
         char *value = strchr(word, '=');
 
-        ck_assert_msg(value != NULL, "setting \"%s\" has no value", word);
+        if (value == NULL) {
+            ck_abort_msg("setting \"%s\" has no value", word);
+        }
         *value++ = '\0';
         if (key_is_of_job(word) == is_of_job) {
-            ck_assert_uint_lt(ret->settings.n_settings, HOST_MAX_SETTINGS);
+            host_expect(ret->settings.n_settings < HOST_MAX_SETTINGS);
             ret->keys[ret->settings.n_settings] = word;
             ret->values[ret->settings.n_settings++] = value;
         }
@@ -173,7 +175,7 @@ static void param_add(struct host *host, uint32_t unit, const char *text)
     struct host_param *param = &host->params[host->n_params];
     uint32_t index;
 
-    ck_assert_uint_lt(host->n_params, HOST_MAX_PARAMS);
+    host_expect(host->n_params < HOST_MAX_PARAMS);
     memset(param, 0, sizeof(*param));
     snprintf(param->name, sizeof(param->name), "%.*s", (int)strcspn(text, "["), text);
     param->unit = unit;
@@ -191,7 +193,7 @@ static void param_add(struct host *host, uint32_t unit, const char *text)
     spec.hyper_group = param->hyper_group;
     spec.flags = param->is_frozen ? HSDP_PARAM_FROZEN : 0;
     host_must(host, host->api->plan->add_param(host->plan, &spec, &index, &host->err));
-    ck_assert_uint_eq(index, host->n_params);
+    host_expect(index == host->n_params);
     host->n_params++;
 }
 
@@ -208,11 +210,11 @@ static void unit_add(struct host *host, char *text)
 
         class_add(host, dense);
     }
-    ck_assert_uint_lt(host->n_units, HOST_MAX_UNITS);
+    host_expect(host->n_units < HOST_MAX_UNITS);
     snprintf(name, HOST_NAME_BYTES, "%.*s", (int)n_name, text);
     host_must(host,
               host->api->plan->add_unit(host->plan, name, host->n_classes - 1, &unit, &host->err));
-    ck_assert_uint_eq(unit, host->n_units);
+    host_expect(unit == host->n_units);
     host->unit_classes[host->n_units++] = host->n_classes - 1;
     for (char *word = strtok_r(text + n_name + 1, " ", &rest); word != NULL;
          word = strtok_r(NULL, " ", &rest)) {
@@ -236,7 +238,9 @@ void host_units_add(struct host *host, const char *text)
         if (strncmp(part, "class ", 6) == 0) {
             class_add(host, part + 6);
         } else {
-            ck_assert_msg(strncmp(part, "unit ", 5) == 0, "\"%s\" is no class and no unit", part);
+            if (strncmp(part, "unit ", 5) != 0) {
+                ck_abort_msg("\"%s\" is no class and no unit", part);
+            }
             unit_add(host, part + 5);
         }
     }
@@ -262,7 +266,9 @@ uint32_t host_param(const struct host *host, const char *name)
     while (param < host->n_params && strcmp(host->params[param].name, name) != 0) {
         param++;
     }
-    ck_assert_msg(param < host->n_params, "there is no parameter \"%s\"", name);
+    if (param == host->n_params) {
+        ck_abort_msg("there is no parameter \"%s\"", name);
+    }
     return param;
 }
 

@@ -403,10 +403,9 @@ static void chunks_run(struct walk walks[2], struct host *host)
 static void walk_end(struct walk *walk, struct host *host)
 {
     for (uint32_t i = 0; i < walk->n_units; i++) {
-        ck_assert_int_ne(walk->units[i].stage, STAGE_LIVE);
+        host_expect(walk->units[i].stage != STAGE_LIVE);
         if (walk->units[i].stage == STAGE_WAITING) {
-            ck_assert_msg(unit_is_left_out(walk, host, i), "unit %u was forgotten",
-                          walk->units[i].unit);
+            host_expect(unit_is_left_out(walk, host, i));
             late_add(host, walk->units[i].unit, walk->batch);
         }
     }

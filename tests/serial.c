@@ -20,10 +20,9 @@ static const char *setting_of(const struct host *host, uint32_t param, const cha
     const char *value = NULL;
     const char *source;
 
-    ck_assert_int_eq(host->api->plan->class_setting(host->plan,
-                                                    host->unit_classes[host->params[param].unit],
-                                                    key, &value, &source, &err),
-                     HSDP_OK);
+    host_expect(host->api->plan->class_setting(host->plan,
+                                               host->unit_classes[host->params[param].unit], key,
+                                               &value, &source, &err) == HSDP_OK);
     return value;
 }
 
