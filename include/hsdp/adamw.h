@@ -47,9 +47,9 @@ struct hsdp_adamw_ops {
      *
      * A norm that is not finite is passed on (its factor has clip 1) unless the step refuses it.
      *
-     * Errors: HSDP_ERR_STATE outside of a step or when called twice in one; HSDP_ERR_NONFINITE as
-     * step.result; HSDP_ERR_INVALID for numbers out of range, and a parameter whose hyper_group is
-     * not below n_hyper_groups.
+     * Errors: HSDP_ERR_STATE outside of a step or when called twice in one; HSDP_ERR_NONFINITE and
+     * HSDP_ERR_DRIFT as step.result; HSDP_ERR_INVALID for numbers out of range, and a parameter
+     * whose hyper_group is not below n_hyper_groups.
      */
     int32_t (*step)(hsdp_model *model, const struct hsdp_adamw_spec *spec,
                     struct hsdp_error *reterr);

@@ -130,7 +130,7 @@ struct hsdp_job_ops {
      * Errors: HSDP_ERR_INVALID for settings and environment, naming key and text (RANK "-1",
      * nccl_timeout_seconds "30s"); HSDP_ERR_UNSUPPORTED for a backend that is not built;
      * HSDP_ERR_UNAVAILABLE when nothing tells this run from others, and for a cpu_path that this
-     * processor lacks.
+     * processor or this build lacks.
      */
     int32_t (*create)(const struct hsdp_job_spec *spec, hsdp_job **ret_job,
                       struct hsdp_error *reterr);

@@ -23,7 +23,8 @@ extern "C" {
  * (*) once the ticket of step.begin is done; step.result waits for it.
  *
  * On a CPU this plugin maps parameter views read-only, so that writing to one faults at the line
- * that does it; with verify=access so does reading one that is released.
+ * that does it; with verify=access so does reading one that is released, and writing a gradient
+ * that is handed over.
  *
  * A parameter view is the whole parameter. A flat view is this rank's step shard of one buffer
  * (plan->segments with HSDP_SHARD_STEP says what lies where), padding included; keep padding zero.
@@ -75,16 +76,17 @@ struct hsdp_model_ops {
      * dtype, the reduction, the divisor and the norm, known masters through publish and unshard,
      * and each element of every unit must come out counted once, as the class and the mesh say.
      * That takes two steps of the model's communication, writes all of its memory, and leaves no
-     * trace: values are zero again, the next step is step 1, counters of steps, operations and
-     * traffic stand where they stood.
+     * trace: values are zero again, the next step is step 1, and counters of steps, operations and
+     * traffic are as before.
      *
      * Ownership: the plan may be destroyed afterwards; the job stays alive as long as the model.
-     * Errors: HSDP_ERR_MISMATCH names the first differing entry of the plan and the rank;
-     * HSDP_ERR_STATE when the job is not connected or the plan not finished; HSDP_ERR_INVALID when
-     * the plan's world or rank is not the job's; HSDP_ERR_UNSUPPORTED for what this plugin cannot
-     * execute, with a sentence. HSDP_ERR_DEFECT, on every rank, when the proof fails: the sentence
-     * names class, unit, the parameter where it is one, how often gradients are counted and how
-     * often they should be. The job does not fail: another strategy or plugin may do.
+     * Errors: HSDP_ERR_MISMATCH names the first differing entry of the plan and the rank, or says
+     * that `verify` differs (but for access, which is each rank's own choice); HSDP_ERR_STATE when
+     * the job is not connected or the plan not finished; HSDP_ERR_INVALID when the plan's world or
+     * rank is not the job's; HSDP_ERR_UNSUPPORTED for what this plugin cannot execute, with a
+     * sentence. HSDP_ERR_DEFECT, on every rank, when the proof fails: the sentence names class,
+     * unit, the parameter if it is one that is wrong, how often gradients are counted and how often
+     * they should be. The job goes on: a host may try another strategy.
      */
     int32_t (*create)(hsdp_job *job, const hsdp_plan *plan, hsdp_model **ret_model,
                       struct hsdp_error *reterr);

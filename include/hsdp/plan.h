@@ -19,12 +19,12 @@ extern "C" {
  *            order of the forward pass; for instance one transformer block;
  *   buffers  a unit's parameters, flat: one buffer per trainable or frozen set. Parameters are
  *            aligned to 64 bytes; the padding is zero, and in no norm and no file. They stand in
- *            the order in which they were added, or where block_elems asks for it in another,
- *            found to need little padding: offset_elems tells;
+ *            the order in which they were added or, where some have block_elems, in one that takes
+ *            less padding: param_info() says where;
  *   shards   a buffer is padded and cut into equal parts of whole pages, over three nested sets of
- * ranks: of the parameter (what rests between uses), of the gradient (what rests between
- * microbatches), and of the step (master weights and optimizer state). segments() says who owns
- * what; nobody should compute it.
+ *            ranks: of the parameter (what rests between uses), of the gradient (what rests between
+ *            microbatches), and of the step (master weights and optimizer state). segments() says
+ *            who owns what; nobody should compute it.
  *
  * With R = reduced_over, O = R and replicate_dims, I = R without O, `sharding_strategy` is a row:
  *
@@ -49,16 +49,17 @@ extern "C" {
  *                              at least 1. "dp" in a selector then means both halves
  *     param_dtype         P C  fp32      of the unsharded parameters: fp32, bf16, fp16
  *     master_dtype        P C  fp32      of what the optimizer writes: fp32, bf16, fp16. Where
- *                              it is param_dtype, the step is in place
+ *                              it is param_dtype, masters are the parameters themselves
  *     reduce_dtype        P C  fp32      on the wire: every contribution is rounded to it once
  *     gradient_dtype      P C  reduce_dtype   of the unsharded gradients
  *     gradient_op         P C  mean      mean, sum
  *     gradient_divisor    P C  the mesh's data ranks   1 to 16777216 (exact in fp32); of `mean`
  *     accumulation_scope  P    none      none, inner, full: what memory is planned for
  *     slots               P    2         1 to 64
- *     verify              P    off       off, or a list of access (reading what is released
- *                              faults), wrap (model->create proves its arithmetic), step:N (every
- *                              N-th step compares replicas: step.h)
+ *     verify              P    off       off, or a list of access (reading released parameters
+ *                              and writing gradients handed over faults: unit.h), wrap
+ *                              (model->create proves its arithmetic: model.h), step:N (every N-th
+ *                              step compares replicas: step.h)
  */
 
 /**
@@ -348,7 +349,7 @@ struct hsdp_plan_ops {
      * Writes the plan as JSON.
      *
      * Shapes: as describe() in abi.h; an object with the members mesh, settings, classes, units,
-     * padding, memory, traffic_per_step (of one microbatch) and notes; others may be added.
+     * padding, slots, memory, traffic_per_step (of one microbatch) and notes; others may be added.
      */
     int32_t (*report)(const hsdp_plan *plan, char *ret_text, uint64_t max_bytes,
                       uint64_t *ret_bytes, struct hsdp_error *reterr);

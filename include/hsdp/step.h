@@ -28,8 +28,8 @@ extern "C" {
  *
  * With verify=step:N each step whose number is a multiple of N compares what replicas hold: the
  * parameters, the masters, and the states, as they are when the step begins. Every bit counts, but
- * for padding. It costs one pass over them and rides in the step's collective; only when something
- * differs there is a second one, in the first call that waits for the step's result.
+ * for padding. This reads all of them once and adds a word to the step's collective. Only when
+ * something differs are there more collectives, in the first call that waits for the step's result.
  */
 
 /**
@@ -113,7 +113,8 @@ struct hsdp_step_ops {
      * Publishes the parameters and closes the step; gradients are dropped. The next unshard of
      * each rank waits for what it needs.
      *
-     * Errors: HSDP_ERR_STATE when no step is open, or one that HSDP_ERR_NONFINITE has refused.
+     * Errors: HSDP_ERR_STATE when no step is open, or one that HSDP_ERR_NONFINITE has refused;
+     * HSDP_ERR_DRIFT as result.
      */
     int32_t (*end)(hsdp_model *model, void *stream, uint64_t *ret_ticket,
                    struct hsdp_error *reterr);

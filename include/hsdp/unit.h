@@ -33,10 +33,10 @@ extern "C" {
  *
  * On a network unshard is an all-gather and a reduction a reduce-scatter. So all ranks of a class
  * make the same unshard calls in the same order, those without tokens too; and they open and close
- * the same passes. What a rank has no gradient of, it skips: with HSDP_USE_FORWARD instead of a
- * backward use, and with skip instead of reduce. That takes no slot, and so does not end where the
- * units that follow are many. A unit that is neither handed over nor skipped holds up those behind
- * it, the `slots`-th of which cannot be acquired; backward_end skips what is left.
+ * the same passes. A unit of which a rank has no gradient is unsharded there for HSDP_USE_FORWARD,
+ * and skipped instead of reduced: that takes no slot, however many units follow. One that is
+ * neither reduced nor skipped holds up those behind it, of which the `slots`-th cannot be acquired;
+ * backward_end skips what is left.
  */
 
 #define HSDP_USE_FORWARD      0
@@ -103,7 +103,7 @@ struct hsdp_unit_ops {
     /**
      * Hands over the gradients of a unit. It is reduced when all units before it in the pass have
      * been handed over, so the sequence of collectives is the same on every rank. From here on
-     * the host may not touch the gradient view: with verify = access a write faults at the line
+     * the host may not touch the gradient view: with verify=access a write faults at the line
      * that does it, unless another unit has acquired the slot. Does not release the parameters.
      * Gradients of names for parameters of other units join the next hand-over of those, as with
      * grad_add; in the same pass also one that was made already, within the slots.
@@ -118,12 +118,14 @@ struct hsdp_unit_ops {
                       uint64_t *ret_ticket, struct hsdp_error *reterr);
 
     /**
-     * Declares that this rank has no gradient of a unit in a pass: it counts as zeros, in its place
-     * of the order, with what grad_add has brought. Needs no gradient buffer. In all else, also in
-     * *ret_ticket and in when it blocks, this is a reduce.
+     * Hands over a unit of which this rank has no gradient in a pass: zeros, and what grad_add has
+     * brought. Its place in the order is the same as with reduce. Needs no gradient buffer.
      *
+     * *ret_ticket is done when the reduction is, which the host need not await.
+     *
+     * Blocks: until the unit's reduction of the pass before is done.
      * Errors: HSDP_ERR_STATE when the unit is not in the pass, was handed over or skipped already,
-     * or has acquired its gradient buffer, whose hand-over is reduce.
+     * or has acquired its gradient buffer, which only reduce hands over.
      */
     int32_t (*skip)(hsdp_model *model, uint64_t pass, uint32_t unit, void *stream,
                     uint64_t *ret_ticket, struct hsdp_error *reterr);
