@@ -21,14 +21,12 @@ static const char usage_text[] =
     "Keys [default]:\n";
 
 static const char end_text[] =
-    "\nThe last step also says parameters-digest (in the log parameters_digest), 16 hexadecimal "
-    "digits:\n64-bit FNV-1a over all parameters, in fp32. Equal digits mean equal bits, however "
-    "they are\nsharded.\n"
-    "\nThe keys from sharding_strategy to peer_silence_seconds are the plugin's. One that is "
-    "given\n"
-    "neither by --set nor in the file is taken from the environment: HSDP_SHARDING_STRATEGY and "
-    "so\n"
-    "on, HSDP_<KEY IN CAPITALS>; then from the default.\n\n"
+    "\nThe last step also says parameters-digest (in the log parameters_digest), 16 hexadecimal\n"
+    "digits: 64-bit FNV-1a over all parameters, in fp32. Equal digits mean equal bits, however\n"
+    "they are sharded.\n\n"
+    "The keys from sharding_strategy to cpu_path are the plugin's. One that is given neither by\n"
+    "--set nor in the file is taken from the environment: HSDP_SHARDING_STRATEGY and so on,\n"
+    "HSDP_<KEY IN CAPITALS>; then from the default.\n\n"
     "Exit status: 0 trained, 1 the run failed, 2 the configuration cannot be run.\n";
 
 /* What the plugin says of itself, for the caller to free; NULL where it says nothing. */
