@@ -49,9 +49,9 @@ static int32_t path_refuse(const char *path, uint32_t n_paths, struct hsdp_error
     for (uint32_t i = 0; i < n_paths; i++) {
         text_add(&known, "%s%s", i == 0 ? "" : ", ", kernels_path(i)->path);
     }
-    status =
-        error_set(reterr, HSDP_ERR_UNAVAILABLE, "cpu_path: this processor has no %s, but has %s",
-                  path, known.is_failed ? "(no memory)" : known.chars);
+    status = error_set(reterr, HSDP_ERR_UNAVAILABLE,
+                       "cpu_path: %s is not there, in this build on this processor; it has %s",
+                       path, known.is_failed ? "others" : known.chars);
     text_fini(&known);
     return status;
 }
