@@ -297,28 +297,6 @@ static void reduction_finish(struct work *work, int32_t status)
     reduction->wait.n_entries = 0;
 }
 
-/* Waits until all peers have read what this rank last had in a unit's slot. A reduction may be in
- * flight, of a skipped unit: its own wait stays as it is. */
-int32_t shm_consumed_await(struct store *store, uint32_t unit, const char *operation,
-                           struct hsdp_error *reterr)
-{
-    const struct shm_ranks *inner = &shm_class_of(store, unit)->inner;
-    struct wait wait = store->units[unit].reduction.wait; /* group, unit, sequence */
-    struct wait_entry entries[SHM_MAX_RANKS];
-
-    wait.operation = operation;
-    wait.entries = entries;
-    wait.n_entries = inner->n_ranks == 1 ? 0 : inner->n_ranks;
-    for (uint32_t i = 0; i < wait.n_entries; i++) {
-        entries[i].counter = &shm_counters(store, inner->ranks[i], unit)->consumed;
-        entries[i].target = store->units[unit].slot_sequence;
-        entries[i].rank = inner->ranks[i];
-        entries[i].wait = PROBE_WAIT_SLOT;
-    }
-    probe_expect(store->probe, entries, wait.n_entries);
-    return job_wait(store->job, &wait, reterr);
-}
-
 /* ------------------------------------------------------------------------------ the table */
 
 int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, uint64_t *ret_ticket,

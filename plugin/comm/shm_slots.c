@@ -73,6 +73,27 @@ static bool slot_is_unread(const struct store *store, const struct shm_reduction
            (!is_copied && (reduction->stage == SHM_INNER || reduction->stage == SHM_RESTING));
 }
 
+/* Waits until all peers have read what this rank last had in a unit's slot. A reduction may be in
+ * flight, of a skipped unit: its own wait stays as it is. */
+static int32_t consumed_await(struct store *store, uint32_t unit, struct hsdp_error *reterr)
+{
+    const struct shm_ranks *inner = &shm_class_of(store, unit)->inner;
+    struct wait wait = store->units[unit].reduction.wait; /* group, unit, sequence */
+    struct wait_entry entries[SHM_MAX_RANKS];
+
+    wait.operation = "unshard backward";
+    wait.entries = entries;
+    wait.n_entries = inner->n_ranks == 1 ? 0 : inner->n_ranks;
+    for (uint32_t i = 0; i < wait.n_entries; i++) {
+        entries[i].counter = &shm_counters(store, inner->ranks[i], unit)->consumed;
+        entries[i].target = store->units[unit].slot_sequence;
+        entries[i].rank = inner->ranks[i];
+        entries[i].wait = PROBE_WAIT_SLOT;
+    }
+    probe_expect(store->probe, entries, wait.n_entries);
+    return job_wait(store->job, &wait, reterr);
+}
+
 /* Waits until this rank and its peers have read this rank's last contribution of a unit from its
  * slot, which `next` is about to use; not for the outer sum that may follow. */
 static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
@@ -99,7 +120,7 @@ static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
     if (!reduction->is_absent && !slot_is_unread(store, reduction)) {
         probe_reduction(store->probe, unit, PROBE_AWAITED_SLOT);
     }
-    return shm_consumed_await(store, unit, "unshard backward", reterr);
+    return consumed_await(store, unit, reterr);
 }
 
 int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,

@@ -269,9 +269,6 @@ int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, u
                    struct hsdp_error *reterr);
 const struct wait *shm_reduce_blocker(const struct store *store, uint32_t unit);
 int32_t shm_drain(struct store *store, struct hsdp_error *reterr);
-/** Waits until all peers have read what this rank last had in a unit's slot. */
-int32_t shm_consumed_await(struct store *store, uint32_t unit, const char *operation,
-                           struct hsdp_error *reterr);
 
 /* shm_slots.c */
 void *shm_grads(struct store *store, uint32_t unit);
