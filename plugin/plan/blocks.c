@@ -291,51 +291,71 @@ static uint64_t shard_from(const struct packing *packing, uint64_t least, bool i
     return best;
 }
 
-/*
- * First one by one, then in steps that double, then halving what lies between the last that failed
- * and the first that did not. A third of the tries for each.
- */
-static uint64_t shard_search(struct packing *packing, uint64_t least, uint64_t most)
+/* Where the search stands: lengths up to `failed` do not do, `found` does. */
+struct range {
+    uint64_t failed;
+    uint64_t found;
+};
+
+/* Tries a length within the range, which becomes one of its ends. */
+static void range_narrow(struct packing *packing, struct range *range, uint64_t shard_elems)
 {
-    uint32_t n_tries = packing->spec->max_tries / 3 + 1;
-    uint64_t failed = least - 1;
-    uint64_t found = most;
+    if (shard_try(packing, shard_elems)) {
+        range->found = shard_elems;
+    } else {
+        range->failed = shard_elems;
+    }
+}
+
+/* Upwards until one does: one by one, and then in steps that double, so that the last of the tries
+ * comes to the middle of what is left. */
+static void range_climb(struct packing *packing, struct range *range, uint32_t n_tries)
+{
+    uint64_t most = range->found;
     uint64_t step = 1;
 
-    for (uint32_t i = 0; i < 2 * n_tries && found == most; i++) {
+    for (uint32_t n_left = 2 * n_tries; n_left > 0 && range->found == most; n_left--) {
         uint64_t shard_elems;
 
-        if (i >= n_tries) {
-            uint64_t even = (most - failed) >> (2 * n_tries - i > 63 ? 63 : 2 * n_tries - i);
+        if (n_left <= n_tries) {
+            uint64_t even = (most - range->failed) >> (n_left > 63 ? 63 : n_left);
 
             step = even > step ? even : step;
         }
-        shard_elems = shard_from(packing, failed + step, false);
+        shard_elems = shard_from(packing, range->failed + step, false);
         if (shard_elems >= most) {
             break;
         }
-        if (shard_try(packing, shard_elems)) {
-            found = shard_elems;
-        } else {
-            failed = shard_elems;
-        }
+        range_narrow(packing, range, shard_elems);
     }
-    for (uint32_t i = 0; i < n_tries; i++) {
-        uint64_t shard_elems = shard_from(packing, failed + (found - failed + 1) / 2, false);
+}
 
-        if (shard_elems >= found) {
-            shard_elems = shard_from(packing, failed + 1, false); /* the last there is */
+/* Halves the range until the levels allow no length within it. */
+static void range_halve(struct packing *packing, struct range *range, uint32_t n_tries)
+{
+    for (uint32_t i = 0; i < n_tries; i++) {
+        uint64_t middle = range->failed + (range->found - range->failed + 1) / 2;
+        uint64_t shard_elems = shard_from(packing, middle, false);
+
+        if (shard_elems >= range->found) {
+            shard_elems = shard_from(packing, range->failed + 1, false); /* the last there is */
         }
-        if (shard_elems >= found) {
+        if (shard_elems >= range->found) {
             break;
         }
-        if (shard_try(packing, shard_elems)) {
-            found = shard_elems;
-        } else {
-            failed = shard_elems;
-        }
+        range_narrow(packing, range, shard_elems);
     }
-    return found;
+}
+
+/* A third of the tries one by one, a third in steps that double, a third by halving. */
+static uint64_t shard_search(struct packing *packing, uint64_t least, uint64_t most)
+{
+    uint32_t n_tries = packing->spec->max_tries / 3 + 1;
+    struct range range = {least - 1, most};
+
+    range_climb(packing, &range, n_tries);
+    range_halve(packing, &range, n_tries);
+    return range.found;
 }
 
 /* ------------------------------------------------------------------------------- preparing */

@@ -120,8 +120,7 @@ static int32_t gradient_note(struct hsdp_plan *plan, const struct plan_class *kl
     return note_add(plan, note, reterr);
 }
 
-/* Where nothing is held twice, drift has nothing to compare; a host that asks for it should know.
- */
+/* Where nothing is held twice there is nothing to compare: a host that asks for it should know. */
 static int32_t verify_note(struct hsdp_plan *plan, const struct plan_class *klass,
                            struct hsdp_error *reterr)
 {

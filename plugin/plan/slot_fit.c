@@ -105,6 +105,17 @@ static void fits_adopt(struct hsdp_plan *plan, const struct fit *fits, uint64_t 
     plan->grad_slots_bytes = end;
 }
 
+static void order_try(struct hsdp_plan *plan, struct fit *fits, struct fit_order *order,
+                      bool is_by_size)
+{
+    uint32_t n = fits_fill(plan, fits, order);
+
+    if (is_by_size) {
+        qsort(order, n, sizeof(*order), order_compare);
+    }
+    fits_adopt(plan, fits, fits_place(fits, order, n, plan->n_slots));
+}
+
 int32_t plan_fit_slots(struct hsdp_plan *plan, struct hsdp_error *reterr)
 {
     struct fit *fits = calloc(plan->n_units + 1u, sizeof(*fits));
@@ -114,15 +125,9 @@ int32_t plan_fit_slots(struct hsdp_plan *plan, struct hsdp_error *reterr)
 
     if (fits == NULL || order == NULL) {
         status = error_set(reterr, HSDP_ERR_NO_MEMORY, "plan: no memory for slots");
-        n_steps = FIT_WORK;
-    }
-    for (int is_by_size = 1; n_steps < FIT_WORK && is_by_size >= 0; is_by_size--) {
-        uint32_t n = fits_fill(plan, fits, order);
-
-        if (is_by_size != 0) {
-            qsort(order, n, sizeof(*order), order_compare);
-        }
-        fits_adopt(plan, fits, fits_place(fits, order, n, plan->n_slots));
+    } else if (n_steps < FIT_WORK) {
+        order_try(plan, fits, order, true);
+        order_try(plan, fits, order, false);
     }
     free(fits);
     free(order);
