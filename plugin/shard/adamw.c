@@ -137,7 +137,7 @@ int32_t adamw_step(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
         status = spec_check(model, spec, reterr);
     }
     if (status == HSDP_OK) {
-        status = step_finite_check(model, "adamw.step", reterr);
+        status = step_result_check(model, "adamw.step", reterr);
     }
     if (status == HSDP_OK && model->step.is_updated) {
         status = error_set(reterr, HSDP_ERR_STATE,

@@ -430,9 +430,8 @@ int32_t drift_check(const struct hsdp_model *model, const char *call, struct hsd
                          call, model->n_steps + 1);
     }
     error_set(reterr, HSDP_ERR_DRIFT,
-              "%s: step %" PRIu64 ": replicas have drifted apart: unit "
-              "\"%s\": %s",
-              call, model->n_steps + 1, finding->unit, finding->text);
+              "%s: step %" PRIu64 ": replicas have drifted apart: unit \"%s\": %s", call,
+              model->n_steps + 1, finding->unit, finding->text);
     error_where(reterr, call, NULL, finding->unit);
     return HSDP_ERR_DRIFT;
 }

@@ -23,8 +23,12 @@ void drift_destroy(struct drift *drift);
  */
 int32_t drift_measure(struct hsdp_model *model, uint64_t *ret_checksum, struct hsdp_error *reterr);
 
-/** Where the open step has found drift: finds out where, once. Then it is collective over the job;
- * its own status is that of the exchange. */
+/**
+ * Finds out what differs, once, where the open step has found drift; else does nothing. All ranks
+ * know alike which it is, and in the first case it is collective over the job.
+ *
+ * Errors: those of the exchange. What is found is drift_check's to say.
+ */
 int32_t drift_name(struct hsdp_model *model, struct hsdp_error *reterr);
 
 /** HSDP_ERR_DRIFT, with what drift_name has found, when the open step has. */

@@ -149,8 +149,12 @@ void passes_free(struct hsdp_model *model);
 
 /** step.c: waits for the result of an open step. */
 int32_t step_await(struct hsdp_model *model, struct hsdp_error *reterr);
-/** HSDP_ERR_DRIFT; HSDP_ERR_NONFINITE when the host asked for it and the norm is not finite. */
-int32_t step_finite_check(const struct hsdp_model *model, const char *call,
+/**
+ * Whether a host may go on with the result of the open step, which is known.
+ *
+ * Errors: HSDP_ERR_DRIFT; HSDP_ERR_NONFINITE when the host asked for it.
+ */
+int32_t step_result_check(const struct hsdp_model *model, const char *call,
                           struct hsdp_error *reterr);
 
 #endif /* SHARD_MODEL_H */

@@ -23,6 +23,8 @@ static enum dtype dtype_of(const struct plan_class *class, const char *key)
     return dtype;
 }
 
+/* This and the next are written anew on purpose: what the engine counts with, mesh_span and
+ * mesh_index, is what is to be proved. */
 static uint32_t ranks_of(const struct hsdp_mesh *mesh, uint32_t dims)
 {
     uint32_t n_ranks = 1;
@@ -148,18 +150,18 @@ void proof_fault(struct proof *proof, uint32_t unit, const char *format, ...)
 int32_t proof_agree(struct proof *proof, struct hsdp_error *reterr)
 {
     struct hsdp_model *model = proof->model;
-    struct fault first;
+    struct fault theirs;
     int32_t status;
 
     status = job_exchange(model->job, "model.create", &proof->fault, sizeof(proof->fault),
                           proof->gathered, reterr);
     for (uint32_t rank = 0; status == HSDP_OK && rank < model->plan->mesh->world_ranks; rank++) {
-        memcpy(&first, proof->gathered + rank * sizeof(first), sizeof(first));
-        if (first.status != HSDP_OK) {
-            error_set(reterr, first.status, "model.create: verify=wrap: rank %" PRIu32 ": %s", rank,
-                      first.text);
-            error_where(reterr, "model.create", NULL, first.unit);
-            status = first.status;
+        memcpy(&theirs, proof->gathered + rank * sizeof(theirs), sizeof(theirs));
+        if (theirs.status != HSDP_OK) {
+            status =
+                error_set(reterr, theirs.status, "model.create: verify=wrap: rank %" PRIu32 ": %s",
+                          rank, theirs.text);
+            error_where(reterr, "model.create", NULL, theirs.unit);
         }
     }
     return status;
@@ -175,6 +177,11 @@ uint64_t proof_elems(const struct plan_param *param)
         n_elems *= (uint64_t)param->shape[d];
     }
     return n_elems;
+}
+
+uint64_t proof_block(uint64_t n_elems, uint64_t first)
+{
+    return n_elems - first < PROOF_BLOCK_ELEMS ? n_elems - first : PROOF_BLOCK_ELEMS;
 }
 
 /* FNV-1a. */

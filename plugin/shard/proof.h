@@ -74,12 +74,20 @@ void proof_fini(struct proof *proof);
 void proof_fault(struct proof *proof, uint32_t unit, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** Every rank hears of the first fault of the lowest rank that has one: HSDP_ERR_DEFECT on all.
- * Collective over the job. */
+/**
+ * Every rank hears of the first fault of the lowest rank that has one. Collective over the job.
+ *
+ * Errors: the status of that fault, on all ranks.
+ */
 int32_t proof_agree(struct proof *proof, struct hsdp_error *reterr);
 
 /** Elements of a parameter, from its shape. */
 uint64_t proof_elems(const struct plan_param *param);
+
+#define PROOF_BLOCK_ELEMS 1024u
+
+/** How many of n_elems there are from `first` on, up to a block. */
+uint64_t proof_block(uint64_t n_elems, uint64_t first);
 
 /** The number of the rank that gives an element in the second round, among those of its class. */
 uint32_t proof_giver(const struct proof *proof, uint32_t param, uint64_t elem);

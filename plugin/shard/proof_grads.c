@@ -13,8 +13,6 @@
 #include "shard/tensor.h"
 #include "shard/unit.h"
 
-#define BLOCK_ELEMS 1024u
-
 static const struct promise *promise_of(const struct proof *proof, uint32_t unit)
 {
     return &proof->promises[proof->model->plan->units[unit].class_index];
@@ -50,11 +48,6 @@ static float holders_given(const struct proof *proof, enum proof_round round, ui
     return tie == PLAN_NO_TIE || round == PROOF_ONE_RANK
                ? 1.0f
                : (float)proof->model->plan->ties[tie].n_holders;
-}
-
-static uint64_t block_elems(uint64_t n_elems, uint64_t first)
-{
-    return n_elems - first < BLOCK_ELEMS ? n_elems - first : BLOCK_ELEMS;
 }
 
 /* ------------------------------------------------------------------------------ the pass */
@@ -105,12 +98,12 @@ static int32_t param_fill(struct proof *proof, enum proof_round round, uint32_t 
     uint64_t n_elems = proof_elems(p);
     struct fp_mode mode = fp_mode_enter();
     struct hsdp_tensor view;
-    float values[BLOCK_ELEMS];
+    float values[PROOF_BLOCK_ELEMS];
     int32_t status;
 
     status = model_param_view(proof->model, name, HSDP_VIEW_GRAD, &view, reterr);
-    for (uint64_t first = 0; status == HSDP_OK && first < n_elems; first += BLOCK_ELEMS) {
-        uint64_t n = block_elems(n_elems, first);
+    for (uint64_t first = 0; status == HSDP_OK && first < n_elems; first += PROOF_BLOCK_ELEMS) {
+        uint64_t n = proof_block(n_elems, first);
         uint8_t *target = tensor_base(&view);
 
         proof_values(proof, round, p->storage, first, n, values);
@@ -243,10 +236,10 @@ static void segment_compare(struct proof *proof, enum proof_round round,
                             const struct hsdp_segment *segment, const float *grads)
 {
     uint64_t elem = segment->param_offset_elems;
-    float expected[BLOCK_ELEMS];
+    float expected[PROOF_BLOCK_ELEMS];
 
-    for (uint64_t first = 0; first < segment->n_elems; first += BLOCK_ELEMS) {
-        uint64_t n = block_elems(segment->n_elems, first);
+    for (uint64_t first = 0; first < segment->n_elems; first += PROOF_BLOCK_ELEMS) {
+        uint64_t n = proof_block(segment->n_elems, first);
 
         expected_fill(proof, round, segment->param, elem + first, n, expected);
         for (uint64_t i = 0; i < n && proof->fault.status == HSDP_OK; i++) {
@@ -311,7 +304,7 @@ static void unit_norm_add(const struct proof *proof, enum proof_round round, uin
                           struct norm_sum *sum)
 {
     const struct plan_unit *plan_unit = &proof->model->plan->units[unit];
-    float values[BLOCK_ELEMS];
+    float values[PROOF_BLOCK_ELEMS];
 
     for (uint32_t i = 0; i < plan_unit->n_params; i++) {
         const struct plan_param *param = &proof->model->plan->params[plan_unit->params[i]];
@@ -321,8 +314,8 @@ static void unit_norm_add(const struct proof *proof, enum proof_round round, uin
             plan_param_is_copy(proof->model->plan, plan_unit->params[i])) {
             continue; /* counted elsewhere, or not at all */
         }
-        for (uint64_t first = 0; first < n_elems; first += BLOCK_ELEMS) {
-            uint64_t n = block_elems(n_elems, first);
+        for (uint64_t first = 0; first < n_elems; first += PROOF_BLOCK_ELEMS) {
+            uint64_t n = proof_block(n_elems, first);
 
             expected_fill(proof, round, plan_unit->params[i], first, n, values);
             norm_sum_add(sum, values, n, 2);

@@ -11,18 +11,15 @@
 #include "shard/tensor.h"
 #include "shard/unit.h"
 
-#define BLOCK_ELEMS 1024u
-
 /* Writes one segment in the dtype of the master; the values are exact in all of them. */
 static void segment_write(const struct proof *proof, const struct hsdp_segment *segment,
                           const struct flat_shard *shard)
 {
     struct fp_mode mode = fp_mode_enter();
-    float values[BLOCK_ELEMS];
+    float values[PROOF_BLOCK_ELEMS];
 
-    for (uint64_t done = 0; done < segment->n_elems; done += BLOCK_ELEMS) {
-        uint64_t left = segment->n_elems - done;
-        uint64_t n = left < BLOCK_ELEMS ? left : BLOCK_ELEMS;
+    for (uint64_t done = 0; done < segment->n_elems; done += PROOF_BLOCK_ELEMS) {
+        uint64_t n = proof_block(segment->n_elems, done);
 
         proof_values(proof, PROOF_PARAMS, segment->param, segment->param_offset_elems + done, n,
                      values);
@@ -83,14 +80,14 @@ static int32_t param_compare(struct proof *proof, uint32_t name, struct hsdp_err
     enum dtype dtype = plan->classes[plan->units[p->unit].class_index].param_dtype;
     uint64_t n_elems = proof_elems(p);
     struct fp_mode mode = fp_mode_enter();
-    float expected[BLOCK_ELEMS];
-    float found[BLOCK_ELEMS];
+    float expected[PROOF_BLOCK_ELEMS];
+    float found[PROOF_BLOCK_ELEMS];
     struct hsdp_tensor view;
     int32_t status;
 
     status = model_param_view(proof->model, name, HSDP_VIEW_PARAM, &view, reterr);
-    for (uint64_t first = 0; status == HSDP_OK && first < n_elems; first += BLOCK_ELEMS) {
-        uint64_t n = n_elems - first < BLOCK_ELEMS ? n_elems - first : BLOCK_ELEMS;
+    for (uint64_t first = 0; status == HSDP_OK && first < n_elems; first += PROOF_BLOCK_ELEMS) {
+        uint64_t n = proof_block(n_elems, first);
         const uint8_t *base = tensor_base(&view);
 
         cast_to_fp32(found, base + first * dtype_bytes(dtype), dtype, n);

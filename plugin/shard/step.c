@@ -302,7 +302,7 @@ int32_t step_await(struct hsdp_model *model, struct hsdp_error *reterr)
     return status == HSDP_OK ? drift_name(model, reterr) : status;
 }
 
-int32_t step_finite_check(const struct hsdp_model *model, const char *call,
+int32_t step_result_check(const struct hsdp_model *model, const char *call,
                           struct hsdp_error *reterr)
 {
     const struct hsdp_step_info *result = &model->step.result;
@@ -329,7 +329,7 @@ int32_t step_result(struct hsdp_model *model, struct hsdp_step_info *ret_result,
     if (status != HSDP_OK) {
         return status;
     }
-    status = step_finite_check(model, "step.result", reterr);
+    status = step_result_check(model, "step.result", reterr);
     if (status != HSDP_OK) {
         return status;
     }

@@ -63,8 +63,7 @@ static int32_t ahead_check(const struct hsdp_model *model, uint32_t unit, struct
     error_set(reterr, HSDP_ERR_STATE,
               "unit.unshard: unit \"%s\" is %" PRIu64
               " units ahead of \"%s\", which was not handed over; its reduce or skip was expected "
-              "first (the plan has "
-              "%" PRIu32 " slots)",
+              "first (the plan has %" PRIu32 " slots)",
               name, u->position - pass->turn - 1, model->plan->units[pass->units[pass->turn]].name,
               model->plan->n_slots);
     error_where(reterr, "unshard", NULL, name);

@@ -84,7 +84,7 @@ static bool is_of_calls(const char *name)
            strncmp(name, "operations.", 11) == 0;
 }
 
-/* Freed by the caller; NULL without memory: then the proof is counted too. */
+/* Freed by counts_restore; NULL without memory. */
 static struct count *counts_keep(struct hsdp_job *job, uint64_t *ret_n_counts)
 {
     struct count *counts;
@@ -148,13 +148,16 @@ int32_t verify_wrap(struct hsdp_model *model, struct hsdp_error *reterr)
     int32_t status;
 
     status = proof_init(&proof, model, &err);
-    if (proof.gathered == NULL) {
+    if (proof.gathered == NULL) { /* not even enough to tell the others */
         proof_fini(&proof);
         return error_set(reterr, status, "%s", err.message);
     }
+    counts = counts_keep(model->job, &n_counts);
+    if (status == HSDP_OK && counts == NULL) {
+        status = error_set(&err, HSDP_ERR_NO_MEMORY, "model.create: no memory for verify=wrap");
+    }
     proof.fault.status = status; /* nobody begins unless all can */
     snprintf(proof.fault.text, sizeof(proof.fault.text), "%.400s", err.message);
-    counts = counts_keep(model->job, &n_counts);
     status = proof_agree(&proof, reterr);
     if (status == HSDP_OK) {
         status = proof_run(&proof, reterr);
