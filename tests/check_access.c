@@ -133,11 +133,10 @@ static void reduced_rank(uint32_t rank, void *shared)
 
 START_TEST(write_to_a_reduced_gradient_faults)
 {
-    static const char *const scopes[] = {"none", "inner", "full"};
     char more[64];
 
     snprintf(more, sizeof(more), "verify=access slots=%d accumulation_scope=%s", 1 + _i % 3,
-             scopes[_i / 3 % 3]);
+             host_scopes[_i / 3 % 3]);
     four_run(_i / 9, more, reduced_rank, NULL);
 }
 END_TEST

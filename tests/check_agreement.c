@@ -11,8 +11,6 @@
 #include "ranks.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
 static const char same_units[] = "unit a: w[5]; unit b: x[7]";
 
 static double one(struct host_at at)

@@ -9,7 +9,6 @@
 #include "ranks.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
 #define N_RANKS    4u
 #define MAX_TRIALS (2u + ORDER_N_POINTS * N_RANKS)
 #define DELAY_MS   2u

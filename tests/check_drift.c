@@ -9,8 +9,6 @@
 #include "ranks.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
 static double one(struct host_at at)
 {
     (void)at;
@@ -58,6 +56,14 @@ static void good_step(struct host *host, uint32_t batch)
     host_step_end(host);
 }
 
+/* A window and its step, which is refused; the step stays open. */
+static void bad_step(struct host *host, uint32_t batch, const char *found)
+{
+    window(host, batch);
+    begin(host);
+    host_must_refuse(host, result(host), HSDP_ERR_DRIFT, found);
+}
+
 static int32_t discard(struct host *host)
 {
     return host->api->step->discard(host->model, NULL, &host->err);
@@ -68,6 +74,14 @@ static void sync_all(struct host *host)
     host_must(host, host->api->model->edit_begin(host->model, NULL, &host->err));
     host_must(host, host->api->model->sync(host->model, NULL, &host->err));
     host_must(host, host->api->model->edit_end(host->model, NULL, &host->err));
+}
+
+/* Runs a case in which every step is checked. */
+static void replicas_run(const char *strategy, uint32_t n_ranks,
+                         void (*function)(uint32_t rank, void *shared))
+{
+    snprintf(host_settings, sizeof(host_settings), "sharding_strategy=%s verify=step:1", strategy);
+    ranks_run(n_ranks, RANKS_LIMIT_MS, function, NULL);
 }
 
 /* ------------------------------------------------------------------------------------- flips */
@@ -176,9 +190,7 @@ static void flip_rank(uint32_t rank, void *row)
     begin(&host);
     host_must(&host, result(&host)); /* the third step is not checked */
     host_must(&host, discard(&host));
-    window(&host, 4);
-    begin(&host);
-    host_must_refuse(&host, result(&host), HSDP_ERR_DRIFT, found);
+    bad_step(&host, 4, found);
     host_must_refuse(&host, result(&host), HSDP_ERR_DRIFT, "step.result: step 4: ");
     ck_assert_str_eq(host.err.unit, "b");
     host_close(&host);
@@ -196,9 +208,7 @@ static void repair_rank(uint32_t rank, void *row)
     struct host host;
 
     flipped_open(&host, rank, "step:1", *(int *)row);
-    window(&host, 3);
-    begin(&host);
-    host_must_refuse(&host, result(&host), HSDP_ERR_DRIFT, "unit \"b\"");
+    bad_step(&host, 3, "unit \"b\"");
     host_must_refuse(&host, host_adamw(&host, 0.01, 0.1), HSDP_ERR_DRIFT, "adamw.step: step 3");
     host_must_refuse(&host, host.api->step->end(host.model, NULL, NULL, &host.err), HSDP_ERR_DRIFT,
                      "step.end: step 3");
@@ -290,17 +300,13 @@ static void stages_rank(uint32_t rank, void *shared)
     if (rank == 3) {
         flip(&host, 2, FIRST_STATE);
     }
-    window(&host, 2);
-    begin(&host);
-    host_must_refuse(&host, result(&host), HSDP_ERR_DRIFT,
-                     "unit \"e\": values of state \"exp_avg\" differ between rank 3 and rank 2");
+    bad_step(&host, 2, "unit \"e\": values of state \"exp_avg\" differ between rank 3 and rank 2");
     host_close(&host);
 }
 
 START_TEST(drift_in_one_stage_is_told_to_all)
 {
-    snprintf(host_settings, sizeof(host_settings), "sharding_strategy=ddp verify=step:1");
-    ranks_run(4, RANKS_LIMIT_MS, stages_rank, NULL);
+    replicas_run("ddp", 4, stages_rank);
 }
 END_TEST
 
@@ -318,17 +324,13 @@ static void experts_rank(uint32_t rank, void *shared)
     if (rank == 1) {
         flip(&host, 1, MASTER);
     }
-    window(&host, 3);
-    begin(&host);
-    host_must_refuse(&host, result(&host), HSDP_ERR_DRIFT,
-                     "unit \"e\": parameters differ between rank 3 and rank 1; which");
+    bad_step(&host, 3, "unit \"e\": parameters differ between rank 3 and rank 1; which");
     host_close(&host);
 }
 
 START_TEST(drift_of_experts_is_between_their_own_replicas)
 {
-    snprintf(host_settings, sizeof(host_settings), "sharding_strategy=ddp verify=step:1");
-    ranks_run(4, RANKS_LIMIT_MS, experts_rank, NULL);
+    replicas_run("ddp", 4, experts_rank);
 }
 END_TEST
 
@@ -343,17 +345,13 @@ static void tensor_parallel_rank(uint32_t rank, void *shared)
     if (rank == 3) {
         flip(&host, 0, MASTER);
     }
-    window(&host, 1);
-    begin(&host);
-    host_must_refuse(&host, result(&host), HSDP_ERR_DRIFT,
-                     "parameters differ between rank 3 and rank 2; which");
+    bad_step(&host, 1, "parameters differ between rank 3 and rank 2; which");
     host_close(&host);
 }
 
 START_TEST(drift_over_tp_is_found_in_fully_sharded_parameters)
 {
-    snprintf(host_settings, sizeof(host_settings), "sharding_strategy=fsdp verify=step:1");
-    ranks_run(4, RANKS_LIMIT_MS, tensor_parallel_rank, NULL);
+    replicas_run("fsdp", 4, tensor_parallel_rank);
 }
 END_TEST
 
@@ -375,17 +373,13 @@ static void two_bad_rank(uint32_t rank, void *shared)
                   host.api->model->flat_view(host.model, 0, 0, HSDP_FLAT_MASTER, &view, &host.err));
         ((uint8_t *)view.base)[200] ^= 64u;
     }
-    window(&host, 1);
-    begin(&host);
-    host_must_refuse(&host, result(&host), HSDP_ERR_DRIFT,
-                     "parameters differ between rank 0 and rank 1; 3 of 5 replicas");
+    bad_step(&host, 1, "parameters differ between rank 0 and rank 1; 3 of 5 replicas");
     host_close(&host);
 }
 
 START_TEST(majority_of_replicas_is_taken_for_right)
 {
-    snprintf(host_settings, sizeof(host_settings), "sharding_strategy=ddp verify=step:1");
-    ranks_run(5, RANKS_LIMIT_MS, two_bad_rank, NULL);
+    replicas_run("ddp", 5, two_bad_rank);
 }
 END_TEST
 
@@ -409,17 +403,13 @@ static void many_rank(uint32_t rank, void *shared)
     if (rank == 1) {
         flat_flip(&host, 11, HSDP_FLAT_STATE + (int32_t)state);
     }
-    window(&host, 1);
-    begin(&host);
-    host_must_refuse(&host, result(&host), HSDP_ERR_DRIFT,
-                     "unit \"l\": values of state \"s29\" differ between rank 1 and rank 0");
+    bad_step(&host, 1, "unit \"l\": values of state \"s29\" differ between rank 1 and rank 0");
     host_close(&host);
 }
 
 START_TEST(drift_of_the_last_of_many_is_named)
 {
-    snprintf(host_settings, sizeof(host_settings), "sharding_strategy=ddp verify=step:1");
-    ranks_run(2, RANKS_LIMIT_MS, many_rank, NULL);
+    replicas_run("ddp", 2, many_rank);
 }
 END_TEST
 
@@ -451,11 +441,10 @@ static void calm_rank(uint32_t rank, void *shared)
 
 START_TEST(training_of_equal_replicas_is_never_refused)
 {
-    static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
     char more[64];
 
     snprintf(more, sizeof(more), "verify=step:1 param_dtype=%s reduce_dtype=%s",
-             dtypes[_i / HOST_N_STRATEGIES], dtypes[_i % 3]);
+             host_dtypes[_i / HOST_N_STRATEGIES], host_dtypes[_i % 3]);
     host_settings_set(_i % HOST_N_STRATEGIES, more);
     ranks_run(4, 2 * RANKS_LIMIT_MS, calm_rank, NULL);
 }
@@ -508,16 +497,13 @@ static void nan_rank(uint32_t rank, void *shared)
     host_must(&host, result(&host));
     host_must(&host, discard(&host));
     memcpy(view.base, &bits[1 + rank], sizeof(bits[0]));
-    window(&host, 2);
-    begin(&host);
-    host_must_refuse(&host, result(&host), HSDP_ERR_DRIFT, "values of state \"s\" differ");
+    bad_step(&host, 2, "values of state \"s\" differ");
     host_close(&host);
 }
 
 START_TEST(drift_of_nan_is_of_its_bits)
 {
-    snprintf(host_settings, sizeof(host_settings), "sharding_strategy=ddp verify=step:1");
-    ranks_run(2, RANKS_LIMIT_MS, nan_rank, NULL);
+    replicas_run("ddp", 2, nan_rank);
 }
 END_TEST
 
@@ -541,8 +527,7 @@ static void padding_rank(uint32_t rank, void *shared)
 
 START_TEST(padding_is_not_compared)
 {
-    snprintf(host_settings, sizeof(host_settings), "sharding_strategy=ddp verify=step:1");
-    ranks_run(2, RANKS_LIMIT_MS, padding_rank, NULL);
+    replicas_run("ddp", 2, padding_rank);
 }
 END_TEST
 
@@ -567,8 +552,7 @@ static void lonely_rank(uint32_t rank, void *shared)
 
 START_TEST(model_without_replicas_has_nothing_to_compare)
 {
-    snprintf(host_settings, sizeof(host_settings), "sharding_strategy=fsdp verify=step:1");
-    ranks_run(2, RANKS_LIMIT_MS, lonely_rank, NULL);
+    replicas_run("fsdp", 2, lonely_rank);
 }
 END_TEST
 

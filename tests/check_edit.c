@@ -7,8 +7,6 @@
 #include "ranks.h"
 #include "suite.h"
 
-static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
-
 /* Exact in every dtype. */
 static double small(struct host_at at)
 {
@@ -190,7 +188,7 @@ static void round_trip_rank(uint32_t rank, void *dtype)
 START_TEST(import_then_export_returns_the_values)
 {
     host_settings_set(_i / 3, _i % 2 == 0 ? "" : "param_dtype=bf16");
-    ranks_run(4, RANKS_LIMIT_MS, round_trip_rank, (void *)(uintptr_t)dtypes[_i % 3]);
+    ranks_run(4, RANKS_LIMIT_MS, round_trip_rank, (void *)(uintptr_t)host_dtypes[_i % 3]);
 }
 END_TEST
 

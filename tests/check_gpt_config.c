@@ -355,8 +355,6 @@ START_TEST(config_help_defaults_of_the_plugin_are_those_it_describes)
 }
 END_TEST
 
-#define N_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
-
 static void cases_add(TCase *tcase)
 {
     tcase_add_test(tcase, config_init_nothing_given_has_defaults);

@@ -248,8 +248,6 @@ START_TEST(convert_store_between_halves_rounds_to_even)
 }
 END_TEST
 
-#define N_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
-
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("gpt_report");

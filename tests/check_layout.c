@@ -10,8 +10,6 @@
 #include "plan_fixture.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
 static const char *const strategy_names[] = {"ddp",  "zero1",      "zero2", "fsdp",
                                              "hsdp", "hsdp_zero2", "hfsdp"};
 

@@ -18,8 +18,6 @@
 #define DECAY     0.25
 #define UNITS     "unit a: w[1031] s[]; unit b: x[37,5] k[9]!; unit c: y[3]"
 
-static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
-
 /* Which of the nine pairs, and of the strategies, a test runs: ranks inherit them. */
 static const char *master_dtype;
 static const char *param_dtype;
@@ -28,8 +26,8 @@ static void pair_set(int pair, int strategy)
 {
     char more[96];
 
-    master_dtype = dtypes[pair / 3];
-    param_dtype = dtypes[pair % 3];
+    master_dtype = host_dtypes[pair / 3];
+    param_dtype = host_dtypes[pair % 3];
     snprintf(more, sizeof(more), "shard_size=2 master_dtype=%s param_dtype=%s", master_dtype,
              param_dtype);
     host_settings_set(strategy, more);

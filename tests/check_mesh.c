@@ -476,8 +476,6 @@ START_TEST(mesh_destroy_of_null_is_nothing)
 }
 END_TEST
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("mesh");

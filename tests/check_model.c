@@ -9,8 +9,6 @@
 #include "ranks.h"
 #include "suite.h"
 
-static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
-
 static const char units[] = "unit a: w[5,3] k[3]!; unit b: x[1031] s[]; unit f: g[2]!";
 
 static double one(struct host_at at)
@@ -298,12 +296,12 @@ static void views_shape_rank(uint32_t rank, void *shared)
 
     host_open(&host, rank, "dp=2", host_settings, units);
     view = host_view(&host, 0, HSDP_VIEW_PARAM);
-    view_expect(&view, dtypes[*index % 3]);
+    view_expect(&view, host_dtypes[*index % 3]);
     ck_assert_int_eq(view.n_dims, 2);
     ck_assert_int_eq(view.shape[0] * 10 + view.shape[1], 53);
     ck_assert_int_eq(view.strides[0] * 10 + view.strides[1], 31);
     view = host_view(&host, 2, HSDP_VIEW_GRAD);
-    view_expect(&view, dtypes[*index / 3]);
+    view_expect(&view, host_dtypes[*index / 3]);
     ck_assert_int_eq(view.shape[0], 1031);
     view = host_view(&host, 3, HSDP_VIEW_PARAM);
     ck_assert_int_eq(view.n_dims, 0);
@@ -318,8 +316,8 @@ START_TEST(views_have_the_dtype_and_shape_of_the_plan)
 {
     char more[64];
 
-    snprintf(more, sizeof(more), "param_dtype=%s gradient_dtype=%s", dtypes[_i % 3],
-             dtypes[_i / 3]);
+    snprintf(more, sizeof(more), "param_dtype=%s gradient_dtype=%s", host_dtypes[_i % 3],
+             host_dtypes[_i / 3]);
     host_settings_set(_i % HOST_N_STRATEGIES, more);
     ranks_run(2, RANKS_LIMIT_MS, views_shape_rank, &_i);
 }

@@ -7,10 +7,9 @@
 #include "ranks.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-#define N_RANKS    4u
-#define DIMS       "dp=2,ep=2"
-#define UNITS      "unit a: w[1031] s[]; class expert(dp); unit e: x[37,5] y[3]; unit f: z[2,129]!"
+#define N_RANKS 4u
+#define DIMS    "dp=2,ep=2"
+#define UNITS   "unit a: w[1031] s[]; class expert(dp); unit e: x[37,5] y[3]; unit f: z[2,129]!"
 
 static const double powers[] = {1.25, 2.5, 3.0, 8.0};
 

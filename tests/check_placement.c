@@ -9,8 +9,6 @@
 #include "plan_fixture.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
 enum { PP = 1, DP = 2, CP = 4, EP = 8 };
 
 /* Dense parameters reduce over dp, cp and ep, experts over dp and cp; hsdp replicates over dp. */

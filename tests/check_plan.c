@@ -9,8 +9,6 @@
 #include "plan_fixture.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
 static const char *setting_of(const struct hsdp_plan *plan, const char *key)
 {
     const char *value = NULL;

@@ -8,8 +8,6 @@
 #include "plan_fixture.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
 /* -------------------------------------------------------------------- units and parameters */
 
 START_TEST(plan_add_unit_of_bad_arguments_is_refused)

@@ -10,8 +10,6 @@
 #include "plan_fixture.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
 static struct hsdp_class_info class_of(const struct hsdp_plan *plan, uint32_t class_index)
 {
     struct hsdp_class_info info = HSDP_CLASS_INFO_INIT;

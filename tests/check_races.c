@@ -9,8 +9,7 @@
 #include "ranks.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-#define MAX_RACES  64
+#define MAX_RACES 64
 
 /* ------------------------------------------------------------- the checker itself: small logs */
 

@@ -16,7 +16,6 @@
  * HSDP_TEST_SEED says which cases (1 unless given), HSDP_TEST_CASES how many of them, and
  * HSDP_TEST_CASE picks one alone, by the number that a failure prints.
  */
-#define N_OF(rows) ((uint32_t)(sizeof(rows) / sizeof((rows)[0])))
 
 #define N_CASES     2000
 #define BATCH_CASES 50
@@ -385,7 +384,7 @@ START_TEST(random_cases_have_every_feature)
         n_late += drawn.has_late;
         n_weight += drawn.has_weight;
         n_eight += drawn.n_ranks == RANDOM_MAX_RANKS;
-        for (uint32_t i = 0; i < N_OF(words); i++) {
+        for (int i = 0; i < N_OF(words); i++) {
             n_words[i] += strstr(drawn.dims, words[i]) != NULL ||
                           strstr(drawn.settings[0], words[i]) != NULL ||
                           strstr(drawn.units[0], words[i]) != NULL;
@@ -394,7 +393,7 @@ START_TEST(random_cases_have_every_feature)
     ck_assert_msg(n_bits > N_CASES / 2 && n_chunks > 200 && n_absent > 200 && n_late > 200 &&
                       n_weight > 200 && n_eight > 100,
                   "%u %u %u %u %u %u", n_bits, n_chunks, n_absent, n_late, n_weight, n_eight);
-    for (uint32_t i = 0; i < N_OF(words); i++) {
+    for (int i = 0; i < N_OF(words); i++) {
         ck_assert_msg(n_words[i] >= 50, "\"%s\" is in %u cases", words[i], n_words[i]);
     }
 }
@@ -412,21 +411,26 @@ static double less_a_rank(struct host_at at)
     return at.rank == 1 ? 0.0 : random_gradient(at);
 }
 
+/* What a wrong model has wrong. */
+enum change { NOTHING, DIVISOR, LOST_RANK, LAST_PLACE, NORM_COUNT, N_CHANGES };
+
 /* The model with one thing changed: does it still have the engine's gradients and norm? */
-static bool model_agrees(struct host *host, int change, double norm)
+static bool model_agrees(struct host *host, enum change change, double norm)
 {
     char text[SERIAL_TEXT_BYTES];
     struct serial serial;
     bool has_grads, has_norm;
 
     serial_set(&serial, host);
-    serial.divisor += change == 1;
-    serial.gradient = change == 2   ? less_a_rank
-                      : change == 3 ? more_on_the_last_rank
-                                    : random_gradient;
+    serial.divisor += change == DIVISOR ? 1.0 : 0.0;
+    if (change == LOST_RANK) {
+        serial.gradient = less_a_rank;
+    } else if (change == LAST_PLACE) {
+        serial.gradient = more_on_the_last_rank;
+    }
     serial_reduce(&serial);
-    serial.norm *= change == 4 ? sqrt(2.0) : 1.0;
-    has_grads = serial_has_grads(&serial, host, text); /* collective */
+    serial.norm *= change == NORM_COUNT ? sqrt(2.0) : 1.0; /* everything twice */
+    has_grads = serial_has_grads(&serial, host, text);     /* collective */
     has_norm = serial_has_norm(&serial, norm, 1.0);
     serial_fini(&serial);
     return has_grads && has_norm;
@@ -434,7 +438,7 @@ static bool model_agrees(struct host *host, int change, double norm)
 
 static void wrong_model_rank(uint32_t rank, void *shared)
 {
-    int change = *(int *)shared;
+    enum change change = *(enum change *)shared;
     struct host host;
     double norm;
 
@@ -443,17 +447,15 @@ static void wrong_model_rank(uint32_t rank, void *shared)
     host_load(&host, random_weight);
     random_backward(&host, 0);
     norm = step_open(&host, 0).norm;
-    ck_assert(model_agrees(&host, 0, norm));
+    ck_assert(model_agrees(&host, NOTHING, norm));
     ck_assert(!model_agrees(&host, change, norm));
     host.api->step->discard(host.model, NULL, &host.err);
     host_close(&host);
 }
 
-/* A divisor of one more, a rank that is lost, one unit in the last place, a norm that counts twice.
- */
 START_TEST(comparison_with_a_wrong_model_fails)
 {
-    int change = _i / HOST_N_STRATEGIES + 1;
+    enum change change = (enum change)(DIVISOR + _i / HOST_N_STRATEGIES);
 
     memset(&running, 0, sizeof(running));
     running.seed = 3;
@@ -480,7 +482,8 @@ Suite *module_suite(void)
     tcase_set_timeout(tcase, 230);
     tcase_add_loop_test(tcase, training_of_random_cases_equals_serial_training, 0, n_batches);
     tcase_add_test(tcase, random_cases_have_every_feature);
-    tcase_add_loop_test(tcase, comparison_with_a_wrong_model_fails, 0, 4 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, comparison_with_a_wrong_model_fails, 0,
+                        (N_CHANGES - 1) * HOST_N_STRATEGIES);
     suite_add_tcase(suite, tcase);
     return suite;
 }

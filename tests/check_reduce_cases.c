@@ -8,13 +8,9 @@
 #include "ranks.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
 static const char *test_dims; /* of the running case; ranks inherit it */
 
 /* --------------------------------------------------------------------------- microbatches */
-
-static const char *const scopes[] = {"none", "inner", "full"};
 
 /* Gradients 1 and 3, then 2 and 6: the means are 2 and 4. */
 static double two_batches(struct host_at at)
@@ -49,7 +45,7 @@ START_TEST(reduce_over_two_microbatches_adds_their_means)
     int scope = _i % 3;
     char more[64];
 
-    snprintf(more, sizeof(more), "accumulation_scope=%s", scopes[scope]);
+    snprintf(more, sizeof(more), "accumulation_scope=%s", host_scopes[scope]);
     host_settings_set(_i / 3, more);
     ranks_run(2, RANKS_LIMIT_MS, batches_rank, &scope);
 }
@@ -79,7 +75,7 @@ START_TEST(reduce_over_three_microbatches_adds_their_means)
     int scope = _i % 3;
     char more[64];
 
-    snprintf(more, sizeof(more), "accumulation_scope=%s", scopes[scope]);
+    snprintf(more, sizeof(more), "accumulation_scope=%s", host_scopes[scope]);
     host_settings_set(_i / 3, more);
     ranks_run(2, RANKS_LIMIT_MS, three_batches_rank, &scope);
 }
@@ -319,7 +315,7 @@ START_TEST(reduce_takes_up_late_and_first_seen_gradients)
     int scope = _i % 3;
     char more[64];
 
-    snprintf(more, sizeof(more), "accumulation_scope=%s", scopes[scope]);
+    snprintf(more, sizeof(more), "accumulation_scope=%s", host_scopes[scope]);
     host_settings_set(_i / 3, more);
     ranks_run(2, RANKS_LIMIT_MS, late_rank, &scope);
 }

@@ -8,9 +8,8 @@
 #include "ranks.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-#define N_STEPS    4
-#define MAX_ELEMS  8192
+#define N_STEPS   4
+#define MAX_ELEMS 8192
 
 /* One way of training; all ways of a test end with the same parameters. */
 struct training {

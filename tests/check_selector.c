@@ -9,8 +9,7 @@
 #include "plan_fixture.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-#define MESH       "PP=4,dp=2,cp=1,ep=3"
+#define MESH "PP=4,dp=2,cp=1,ep=3"
 
 static const struct {
     const char *text;

@@ -8,8 +8,6 @@
 #include "plan_fixture.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
 static int32_t one_init(struct settings *settings, uint32_t home, const char *key,
                         const char *value, struct hsdp_error *reterr)
 {

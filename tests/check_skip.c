@@ -6,8 +6,6 @@
 #include "four_units.h"
 #include "suite.h"
 
-static const char *const scope_names[] = {"none", "inner", "full"};
-
 /* -------------------------------------------------------------------------------- refusals */
 
 static void wrong_rank(uint32_t rank, void *shared)
@@ -115,7 +113,7 @@ START_TEST(skip_counts_as_zeros_in_every_scope)
 
     first_scope = _i / 3 % 3;
     snprintf(more, sizeof(more), "slots=%d accumulation_scope=%s", 1 + _i % 3,
-             scope_names[first_scope]);
+             host_scopes[first_scope]);
     four_run(_i / 9, more, sparse_rank, NULL);
 }
 END_TEST
@@ -151,7 +149,7 @@ START_TEST(skip_may_be_in_any_order)
     char more[64];
 
     snprintf(more, sizeof(more), "slots=%d accumulation_scope=%s", 1 + _i % 3,
-             scope_names[_i / 3 % 3]);
+             host_scopes[_i / 3 % 3]);
     four_run(_i / 9, more, order_rank, NULL);
 }
 END_TEST
@@ -188,7 +186,7 @@ START_TEST(skip_takes_late_gradients_along)
 
     first_scope = _i / 3 % 3;
     snprintf(more, sizeof(more), "slots=%d accumulation_scope=%s", 1 + _i % 3,
-             scope_names[first_scope]);
+             host_scopes[first_scope]);
     four_run(_i / 9, more, late_rank, NULL);
 }
 END_TEST

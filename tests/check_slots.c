@@ -9,8 +9,6 @@
 #include "plan_fixture.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
 /* Units of random sizes, some frozen, in K slots. */
 static struct hsdp_plan *slots_plan(uint64_t *state, uint32_t n_slots, uint32_t n_units)
 {

@@ -7,8 +7,6 @@
 #include "ranks.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
 /* Means of 3 and 4 in a unit's two elements. */
 static double three_four(struct host_at at)
 {

@@ -10,11 +10,6 @@
 #include "serial.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
-static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
-static const char *const scopes[] = {"none", "inner", "full"};
-
 /* ------------------------------------------------------------------------------ random numbers */
 
 /* A number without pattern from a few others; the same on every rank that asks. */
@@ -154,7 +149,7 @@ START_TEST(training_with_any_strategy_equals_serial_training)
     seed = (uint64_t)_i + 1;
     snprintf(run.dims, sizeof(run.dims), "%s", meshes[mesh].dims);
     snprintf(run.settings, sizeof(run.settings), "sharding_strategy=%s param_dtype=%s",
-             host_strategies[_i % HOST_N_STRATEGIES], dtypes[_i % 3]);
+             host_strategies[_i % HOST_N_STRATEGIES], host_dtypes[_i % 3]);
     snprintf(run.units, sizeof(run.units), "%s", every_shape);
     run_start(&run);
 }
@@ -169,7 +164,7 @@ START_TEST(training_of_experts_equals_serial_training)
     snprintf(run.dims, sizeof(run.dims), "%s", meshes[mesh].dims);
     snprintf(run.settings, sizeof(run.settings),
              "sharding_strategy=%s reduce_dtype=%s gradient_dtype=%s",
-             host_strategies[_i % HOST_N_STRATEGIES], dtypes[_i % 3], dtypes[_i / 3 % 3]);
+             host_strategies[_i % HOST_N_STRATEGIES], host_dtypes[_i % 3], host_dtypes[_i / 3 % 3]);
     snprintf(run.units, sizeof(run.units), with_experts, meshes[mesh].expert_over);
     run_start(&run);
 }
@@ -220,8 +215,8 @@ START_TEST(training_in_any_dtype_equals_serial_training)
     snprintf(run.settings, sizeof(run.settings),
              "sharding_strategy=%s param_dtype=%s reduce_dtype=%s gradient_dtype=%s "
              "accumulation_scope=%s slots=%d",
-             host_strategies[_i % HOST_N_STRATEGIES], dtypes[_i / 3 % 3], dtypes[_i / 9 % 3],
-             dtypes[_i / 27], scopes[scope], 1 + _i % 4);
+             host_strategies[_i % HOST_N_STRATEGIES], host_dtypes[_i / 3 % 3],
+             host_dtypes[_i / 9 % 3], host_dtypes[_i / 27], host_scopes[scope], 1 + _i % 4);
     snprintf(run.units, sizeof(run.units), "%s", every_shape);
     run_start(&run);
 }

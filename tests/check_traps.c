@@ -221,10 +221,9 @@ static void wide_rank(uint32_t rank, void *shared)
 
 START_TEST(grad_add_is_summed_in_fp32_whatever_the_views_are)
 {
-    static const char *const scopes[] = {"none", "inner", "full"};
     char more[96];
 
-    snprintf(more, sizeof(more), "gradient_dtype=fp16 accumulation_scope=%s", scopes[_i % 3]);
+    snprintf(more, sizeof(more), "gradient_dtype=fp16 accumulation_scope=%s", host_scopes[_i % 3]);
     host_settings_set(_i / 3, more);
     ranks_run(2, RANKS_LIMIT_MS, wide_rank, NULL);
 }

@@ -11,8 +11,6 @@
 #include "shard/verify.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
 enum { DENSE, EXPERT };     /* classes */
 enum { UNIT_A, UNIT_MOE0 }; /* units, of one class each, with two parameters */
 

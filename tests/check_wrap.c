@@ -9,11 +9,6 @@
 #include "ranks.h"
 #include "suite.h"
 
-#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
-
-static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
-static const char *const scopes[] = {"none", "inner", "full"};
-
 static double one(struct host_at at)
 {
     (void)at;
@@ -130,8 +125,8 @@ START_TEST(create_of_a_right_model_proves_it_and_leaves_nothing)
     snprintf(more, sizeof(more),
              "verify=wrap param_dtype=%s reduce_dtype=%s gradient_dtype=%s accumulation_scope=%s "
              "slots=%d",
-             dtypes[_i % 3], dtypes[_i / 2 % 3], dtypes[(_i / 3 + _i) % 3], scopes[_i / 5 % 3],
-             1 + _i % 3);
+             host_dtypes[_i % 3], host_dtypes[_i / 2 % 3], host_dtypes[(_i / 3 + _i) % 3],
+             host_scopes[_i / 5 % 3], 1 + _i % 3);
     host_settings_set(_i % HOST_N_STRATEGIES, more);
     ranks_run(n_ranks_of(dims), RANKS_LIMIT_MS, wrap_rank, NULL);
 }
@@ -147,8 +142,8 @@ START_TEST(create_in_any_dtype_proves_the_model)
     snprintf(more, sizeof(more),
              "verify=wrap param_dtype=%s master_dtype=%s reduce_dtype=%s gradient_dtype=%s "
              "accumulation_scope=%s",
-             dtypes[_i / 3 % 3], dtypes[(_i / 3 + _i / 9 + _i) % 3], dtypes[_i / 9 % 3],
-             dtypes[_i / 27], scopes[_i % 3]);
+             host_dtypes[_i / 3 % 3], host_dtypes[(_i / 3 + _i / 9 + _i) % 3],
+             host_dtypes[_i / 9 % 3], host_dtypes[_i / 27], host_scopes[_i % 3]);
     host_settings_set(_i % HOST_N_STRATEGIES, more);
     ranks_run(4, RANKS_LIMIT_MS, wrap_rank, NULL);
 }

@@ -10,6 +10,8 @@
 
 const char *const host_strategies[HOST_N_STRATEGIES] = {"ddp",  "zero1",      "zero2", "fsdp",
                                                         "hsdp", "hsdp_zero2", "hfsdp"};
+const char *const host_scopes[HOST_N_SCOPES] = {"none", "inner", "full"};
+const char *const host_dtypes[HOST_N_DTYPES] = {"fp32", "bf16", "fp16"};
 char host_settings[256];
 
 void host_settings_set(int strategy, const char *more)

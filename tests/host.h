@@ -63,9 +63,15 @@ struct host {
     float *scratch; /* what host_export has returned; owned */
 };
 
-/* The rows of the table, and what the ranks of a test run with: they inherit it. */
+/* Values of settings by number: the rows of the table, HSDP_SCOPE_*, and dtypes. */
 #define HOST_N_STRATEGIES 7
+#define HOST_N_SCOPES     3
+#define HOST_N_DTYPES     3
 extern const char *const host_strategies[HOST_N_STRATEGIES];
+extern const char *const host_scopes[HOST_N_SCOPES];
+extern const char *const host_dtypes[HOST_N_DTYPES];
+
+/* What the ranks of a test run with: they inherit it. */
 extern char host_settings[256];
 
 /** Makes host_settings of a row and more settings, "key=value key=value". */

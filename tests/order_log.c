@@ -23,7 +23,7 @@ const char *const order_counter_names[ORDER_N_COUNTERS] = {
 
 /* ---------------------------------------------------------------------------------- places */
 
-static bool within(const void *at, const void *base, uint64_t n_bytes, uint64_t *ret_offset)
+static bool range_has(const void *base, uint64_t n_bytes, const void *at, uint64_t *ret_offset)
 {
     uintptr_t first = (uintptr_t)base;
 
@@ -43,7 +43,7 @@ static bool view_locate(const struct order_map *map, const void *base, struct or
         uint64_t shard_bytes;
         uint64_t at;
 
-        if (!within(base, u->view[b], u->view_bytes[b], &at)) {
+        if (!range_has(u->view[b], u->view_bytes[b], base, &at)) {
             continue;
         }
         shard_bytes =
@@ -64,13 +64,13 @@ struct order_place order_locate(const struct order_map *map, const void *base, u
     struct order_place place = {.n_bytes = n_bytes};
 
     for (uint32_t rank = 0; rank < map->n_ranks; rank++) {
-        if (within(base, &control->ranks[rank], sizeof(control->ranks[rank]), &place.begin)) {
+        if (range_has(&control->ranks[rank], sizeof(control->ranks[rank]), base, &place.begin)) {
             place.memory = ORDER_CONTROL;
             place.rank = rank;
             return place;
         }
-        if (map->store != NULL &&
-            within(base, map->store->regions[rank], map->store->mapped_bytes[rank], &place.begin)) {
+        if (map->store != NULL && range_has(map->store->regions[rank],
+                                            map->store->mapped_bytes[rank], base, &place.begin)) {
             place.memory = ORDER_REGION;
             place.rank = rank;
             return place;

@@ -111,7 +111,7 @@ static uint32_t snapshot_take(struct replay *replay, uint32_t thread)
 }
 
 /* What a thread does from now on is not in what it has released. */
-static uint32_t release(struct replay *replay, uint32_t thread)
+static uint32_t clock_release(struct replay *replay, uint32_t thread)
 {
     uint32_t snapshot = snapshot_take(replay, thread);
 
@@ -120,7 +120,7 @@ static uint32_t release(struct replay *replay, uint32_t thread)
     return snapshot;
 }
 
-static void acquire(struct replay *replay, uint32_t thread, uint32_t snapshot)
+static void clock_acquire(struct replay *replay, uint32_t thread, uint32_t snapshot)
 {
     const uint32_t *seen = replay->snapshots + (size_t)snapshot * replay->n_threads;
 
@@ -165,7 +165,7 @@ static void raise_replay(struct replay *replay, uint32_t rank, const struct orde
 
     raise->value = event->end;
     raise->previous = *last;
-    raise->snapshot = release(replay, replay->running[rank]);
+    raise->snapshot = clock_release(replay, replay->running[rank]);
     *last = replay->n_raises++;
 }
 
@@ -184,7 +184,7 @@ static bool met_replay(struct replay *replay, uint32_t rank, const struct order_
            replay->raises[replay->raises[found].previous].value >= event->end) {
         found = replay->raises[found].previous;
     }
-    acquire(replay, replay->running[rank], replay->raises[found].snapshot);
+    clock_acquire(replay, replay->running[rank], replay->raises[found].snapshot);
     return true;
 }
 
@@ -195,7 +195,7 @@ static void reduction_replay(struct replay *replay, uint32_t rank, const struct 
 
     switch (event->what) {
     case PROBE_HANDED_OVER:
-        acquire(replay, thread, release(replay, host));
+        clock_acquire(replay, thread, clock_release(replay, host));
         break;
     case PROBE_ENTERED:
         replay->running[rank] = thread;
@@ -206,7 +206,7 @@ static void reduction_replay(struct replay *replay, uint32_t rank, const struct 
         break;
     default:
         if (!is_removed(replay, rank, event)) {
-            acquire(replay, host, release(replay, thread));
+            clock_acquire(replay, host, clock_release(replay, thread));
         }
     }
 }

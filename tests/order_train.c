@@ -18,8 +18,6 @@ static const char experts[] = "unit a: w[5,3] k[3]! e[0,4]; class expert(dp); un
 
 /* ------------------------------------------------------------------------------------- runs */
 
-static const char *const scopes[] = {"none", "inner", "full"};
-
 struct order_run order_run_named(const char *strategy, int32_t scope, uint32_t slots)
 {
     struct order_run run = {.dims = "dp=4", .units = dense, .n_ranks = 4, .slots = slots};
@@ -27,7 +25,7 @@ struct order_run order_run_named(const char *strategy, int32_t scope, uint32_t s
     run.scope = scope;
     snprintf(run.settings, sizeof(run.settings),
              "shard_size=2 sharding_strategy=%s accumulation_scope=%s slots=%u", strategy,
-             scopes[scope], slots);
+             host_scopes[scope], slots);
     return run;
 }
 
@@ -56,8 +54,8 @@ struct order_run order_run_of(uint32_t job, uint32_t number)
     strcpy(run.dims, meshes[mesh].dims);
     snprintf(run.settings, sizeof(run.settings),
              "shard_size=%u sharding_strategy=%s accumulation_scope=%s slots=%u %s verify=step:2",
-             meshes[mesh].shard_size, host_strategies[job % HOST_N_STRATEGIES], scopes[run.scope],
-             run.slots, dtypes[(job / HOST_N_STRATEGIES + number) % 3]);
+             meshes[mesh].shard_size, host_strategies[job % HOST_N_STRATEGIES],
+             host_scopes[run.scope], run.slots, dtypes[(job / HOST_N_STRATEGIES + number) % 3]);
     return run;
 }
 

@@ -13,9 +13,6 @@
 #define MAX_UNITS   6u
 #define N_DIMS      5u
 
-static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
-static const char *const scopes[] = {"none", "inner", "full"};
-
 /* A mesh while it is drawn. */
 struct draw_mesh {
     const char *names[N_DIMS]; /* outermost first */
@@ -269,7 +266,7 @@ static void precision_draw(struct random_case *random, char *text, size_t max_by
 
     for (uint32_t i = 0; i < N_OF(keys); i++) {
         if (draw_one_in(random, 2)) {
-            put(text, max_bytes, " %s=%s", keys[i], dtypes[draw(random, 3)]);
+            put(text, max_bytes, " %s=%s", keys[i], host_dtypes[draw(random, 3)]);
         }
     }
 }
@@ -428,7 +425,7 @@ static void window_draw(struct random_case *random)
     }
     for (int run = 0; run < RANDOM_RUNS; run++) {
         put(random->settings[run], sizeof(random->settings[run]),
-            " accumulation_scope=%s slots=%u nccl_timeout_seconds=50", scopes[scope],
+            " accumulation_scope=%s slots=%u nccl_timeout_seconds=50", host_scopes[scope],
             random->n_slots);
     }
     random->is_exact = draw_one_in(random, 2);
@@ -512,7 +509,7 @@ void random_case_print(const struct random_case *random)
     }
     printf("scopes:");
     for (uint32_t i = 0; i < random->n_batches; i++) {
-        printf(" %s", scopes[random->scopes[i]]);
+        printf(" %s", host_scopes[random->scopes[i]]);
     }
     printf("\nsteps:");
     for (uint32_t i = 0; i < random->n_steps; i++) {

@@ -232,14 +232,12 @@ static bool walk_may_acquire(const struct walk *walk, struct host *host, uint32_
 
 static void late_add(struct host *host, uint32_t unit, uint32_t batch)
 {
-    static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
-
     for (uint32_t param = 0; param < host->n_params; param++) {
         const struct host_param *p = &host->params[param];
         double value = random_late((struct host_at){host->rank, batch, param, 0});
 
         if (p->unit == unit && p->storage == param && !p->is_frozen && value != 0.0) {
-            host_grad_add(host, p->name, value, dtypes[(param + batch) % 3]);
+            host_grad_add(host, p->name, value, host_dtypes[(param + batch) % 3]);
         }
     }
 }

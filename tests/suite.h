@@ -5,6 +5,9 @@
 
 #include <check.h>
 
+/* How many rows a table has: for loop tests, which count in int. */
+#define N_OF(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
+
 /* The one suite of a test program; suite_main.c runs it. */
 Suite *module_suite(void);
 
