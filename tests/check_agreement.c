@@ -134,6 +134,27 @@ START_TEST(create_with_other_plans_on_other_stages_succeeds)
 }
 END_TEST
 
+/* But all have the same data peers, over whom token weights are summed. */
+static void data_dims_rank(uint32_t rank, void *shared)
+{
+    hsdp_model *model = NULL;
+    struct host host;
+
+    (void)shared;
+    host_join(&host, rank, rank < 2 ? "pp=2,dp=2" : "pp=2,dp=2 data=pp,dp", "");
+    host_plan(&host, "gradient_op=sum", "class dense(dp); unit a: w[5]");
+    host_must_refuse(&host, host.api->model->create(host.job, host.plan, &model, &host.err),
+                     HSDP_ERR_MISMATCH, "rank 2 has \"mesh pp=2 ... data_dims=pp,dp\"");
+    ck_assert_ptr_null(model);
+    host_leave(&host);
+}
+
+START_TEST(create_with_other_data_dimensions_on_another_stage_tells_all)
+{
+    ranks_run(4, RANKS_LIMIT_MS, data_dims_rank, NULL);
+}
+END_TEST
+
 /* Of one plan, and of another stage's. */
 static void verify_rank(uint32_t rank, void *shared)
 {
@@ -463,6 +484,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, create_with_another_plan_shows_both_lines, 0, N_OF(differences));
     tcase_add_loop_test(tcase, create_with_other_plans_on_other_stages_succeeds, 0,
                         HOST_N_STRATEGIES);
+    tcase_add_test(tcase, create_with_other_data_dimensions_on_another_stage_tells_all);
     tcase_add_test(tcase, create_with_another_verify_on_one_rank_tells_all);
     tcase_add_test(tcase, create_with_access_verified_on_one_rank_succeeds);
     tcase_add_loop_test(tcase, rank_that_stays_away_is_named_after_the_timeout, 0, N_MOMENTS);

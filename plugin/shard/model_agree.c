@@ -25,10 +25,25 @@ struct lines {
 struct ballot {
     uint64_t hash; /* of all lines */
     uint64_t n_lines;
+    uint64_t data_hash; /* of who the data peers are, which no two ranks may see otherwise */
 };
 
 #define FNV_OFFSET UINT64_C(14695981039346656037)
 #define FNV_PRIME  UINT64_C(1099511628211)
+
+/*
+ * Ranks of different stages have different plans. But token weights are summed over the data ranks,
+ * so that all must know the same ones; those of rank 0 tell the others.
+ */
+static uint64_t data_peers_hash(const struct hsdp_mesh *mesh)
+{
+    uint64_t hash = FNV_OFFSET;
+
+    for (uint32_t i = 0; i < mesh->n_data_ranks; i++) {
+        hash = (hash ^ mesh_peer(mesh, mesh->data_dims, 0, i)) * FNV_PRIME;
+    }
+    return hash;
+}
 
 /* FNV-1a over the first n lines, their ends included. */
 static uint64_t lines_hash(const struct lines *lines, uint64_t n_lines)
@@ -72,13 +87,19 @@ static int32_t lines_split(struct text *text, struct lines *ret, struct hsdp_err
     return HSDP_OK;
 }
 
-/* The first rank that should share this rank's plan and does not; n_ranks when all do. */
+/* The first rank with other data peers; else the first that should share this rank's plan and does
+ * not; n_ranks when there is none. */
 static uint32_t dissenter_find(const struct hsdp_plan *plan, const struct ballot *ballots,
                                uint32_t n_ranks)
 {
     const struct hsdp_mesh *mesh = plan->mesh;
     uint32_t dims = plan_shared_dims(plan);
 
+    for (uint32_t rank = 0; rank < n_ranks; rank++) {
+        if (ballots[rank].data_hash != ballots[mesh->rank].data_hash) {
+            return rank;
+        }
+    }
     for (uint32_t i = 0; i < mesh_span(mesh, dims); i++) {
         uint32_t peer = mesh_peer(mesh, dims, mesh->rank, i);
 
@@ -233,6 +254,7 @@ static int32_t lines_agree(struct hsdp_job *job, const struct hsdp_plan *plan,
     int32_t status;
 
     mine.hash = lines_hash(lines, lines->n_lines);
+    mine.data_hash = data_peers_hash(plan->mesh);
     status = job_exchange(job, "model.create", &mine, sizeof(mine), ballots, reterr);
     if (status != HSDP_OK) {
         return status;
