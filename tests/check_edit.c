@@ -494,6 +494,45 @@ static void other_param_rank(uint32_t rank, void *shared)
     host_leave(&host);
 }
 
+/* Rank 1 imports from itself what rank 0 imports from rank 0, or exports it. */
+static void other_movement_rank(uint32_t rank, void *shared)
+{
+    bool is_export = *(bool *)shared && rank == 1;
+    float values[7] = {0};
+    struct hsdp_tensor full;
+    struct host host;
+    int32_t status;
+
+    host_open(&host, rank, "dp=2", host_settings, "unit a: w[7]");
+    full = host_tensor(&host, 0, values, "fp32");
+    host_must(&host, host.api->model->edit_begin(host.model, NULL, &host.err));
+    status = is_export ? export(&host, 0, HSDP_FLAT_MASTER, &full, HSDP_ALL_RANKS)
+                       : host.api->model->import_param(host.model, 0, HSDP_FLAT_MASTER, &full, rank,
+                                                       NULL, &host.err);
+    ck_assert_msg(status == HSDP_ERR_MISMATCH || status == HSDP_ERR_ABORTED, "%d", status);
+    ck_assert_ptr_nonnull(
+        strstr(host.err.message, *(bool *)shared ? "makes another call" : "names rank 0"));
+    host_leave(&host);
+}
+
+START_TEST(import_from_another_rank_than_the_peer_fails_the_job)
+{
+    bool is_export = false;
+
+    host_settings_set(_i, "");
+    ranks_run(2, RANKS_LIMIT_MS, other_movement_rank, &is_export);
+}
+END_TEST
+
+START_TEST(import_of_what_the_peer_exports_fails_the_job)
+{
+    bool is_export = true;
+
+    host_settings_set(_i, "");
+    ranks_run(2, RANKS_LIMIT_MS, other_movement_rank, &is_export);
+}
+END_TEST
+
 START_TEST(export_of_another_parameter_on_a_rank_fails_the_job)
 {
     host_settings_set(_i, "");
@@ -522,6 +561,9 @@ Suite *module_suite(void)
                         2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, sync_of_other_states_on_a_rank_is_refused_on_all, 0,
                         HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, import_from_another_rank_than_the_peer_fails_the_job, 0,
+                        HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, import_of_what_the_peer_exports_fails_the_job, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, export_of_another_parameter_on_a_rank_fails_the_job, 0,
                         HOST_N_STRATEGIES);
     suite_add_tcase(suite, tcase);

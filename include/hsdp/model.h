@@ -152,12 +152,13 @@ struct hsdp_model_ops {
      *
      * Shapes: the parameter's; dtype fp32, bf16 or fp16, converted; on the job's device or the
      * host. source_rank = HSDP_ALL_RANKS: every rank passes the same values and nothing is sent;
-     * else a rank of the parameter's own reduced_over: only its tensor counts, and the others may
-     * pass NULL.
+     * else a rank of the parameter's own reduced_over, the same for all of them: only its tensor
+     * counts, and the others may pass NULL.
      *
      * Errors: HSDP_ERR_STATE outside of an edit; HSDP_ERR_INVALID for another shape or dtype, or a
      * rank that does not share the parameter; HSDP_ERR_UNSUPPORTED for a tensor that is not
-     * contiguous or not on a CPU.
+     * contiguous or not on a CPU; HSDP_ERR_MISMATCH, which fails the job, when ranks name different
+     * parameters, states or sources, or one of them makes another call.
      */
     int32_t (*import_param)(hsdp_model *model, uint32_t param, int32_t flat,
                             const struct hsdp_tensor *full, uint32_t source_rank, void *stream,

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "comm/shm_store.h"
 
-/* Tag and size, for probes. */
-#define OFFER_WORDS_BYTES (2 * sizeof(uint64_t))
+/* Tag, root and size, for probes. */
+#define OFFER_WORDS_BYTES (3 * sizeof(uint64_t))
 
 /* An offer under way: peers advance through their stages chunk by chunk, in step. */
 struct passage {
@@ -94,26 +94,37 @@ static int32_t chunk_pass(struct passage *passage, uint64_t round, struct hsdp_e
     return peers_await(passage, true, reterr);
 }
 
-/* Do all ranks move the same thing? */
+/* Do all ranks move the same thing, and from the same rank? */
 static int32_t tags_compare(struct passage *passage, struct hsdp_error *reterr)
 {
     struct store *store = passage->store;
     const struct store_offer *offer = passage->offer;
+    const struct hsdp_mesh *mesh = store->plan->mesh;
+    uint32_t index = mesh_index(mesh, offer->root_dims, store->rank);
     struct hsdp_error err;
 
     for (uint32_t i = 0; i < passage->n_ranks; i++) {
         uint32_t rank = passage->ranks[i];
         const struct shm_header *header = shm_header(store, rank);
+        bool is_peer = mesh_peer(mesh, offer->root_dims, rank, index) == store->rank;
 
         probe_read(store->probe, PROBE_OFFER_WORDS, PROBE_NO_UNIT, &header->offer_tag,
                    OFFER_WORDS_BYTES);
-        if (header->offer_tag == offer->tag) {
+        if (header->offer_tag != offer->tag) {
+            error_set(&err, HSDP_ERR_MISMATCH,
+                      "%s: rank %" PRIu32 " and rank %" PRIu32
+                      " name different parameters or states in their call %" PRIu64
+                      ", or one of them makes another call",
+                      offer->operation, store->rank, rank, store->n_offers);
+        } else if (is_peer && header->offer_root != offer->root) {
+            error_set(&err, HSDP_ERR_MISMATCH,
+                      "%s: rank %" PRIu32 " names rank %" PRIu32 ", rank %" PRIu32
+                      " names rank %" PRIu64 " in their call %" PRIu64,
+                      offer->operation, store->rank, offer->root, rank, header->offer_root,
+                      store->n_offers);
+        } else {
             continue;
         }
-        error_set(&err, HSDP_ERR_MISMATCH,
-                  "%s: rank %" PRIu32 " and rank %" PRIu32
-                  " name different parameters or states in their call %" PRIu64,
-                  offer->operation, store->rank, rank, store->n_offers);
         error_where(&err, offer->operation, NULL, offer->unit);
         if (reterr != NULL) {
             *reterr = err;
@@ -135,6 +146,7 @@ static int32_t sizes_pass(struct passage *passage, struct hsdp_error *reterr)
     probe_write(store->probe, PROBE_OFFER_WORDS, PROBE_NO_UNIT, &mine->offer_tag,
                 OFFER_WORDS_BYTES);
     mine->offer_tag = offer->tag;
+    mine->offer_root = offer->root;
     mine->offer_bytes = offer->n_bytes;
     store->n_chunks++;
     job_signal(store->job, &mine->offer_arrived, store->n_chunks, passage->ranks, passage->n_ranks);

@@ -13,8 +13,9 @@
  *   in a region     written by its rank                  read by peers
  *   header          epoch, step words                    every rank of the job
  *   tied elements   in a step or a sync                  after ties_arrived, until ties_consumed,
- * by ranks of the other stages that hold them counters        one struct shm_counters per unit the
- * unit's groups parameters (*)  in a step or an edit                 between unshard and release
+ *                                                        by the other stages that hold them
+ *   counters        one struct shm_counters per unit     the unit's groups
+ *   parameters (*)  in a step or an edit                 between unshard and release
  *   slots           the host, from unshard(BACKWARD*)    after `arrived`, until `consumed`, where
  *                   to reduce                            scope inner or full is planned
  *   local sums      when a unit is handed over           likewise, where scope none is planned
@@ -95,6 +96,7 @@ struct shm_header {
     _Atomic uint64_t offer_arrived;  /* chunks laid out in the stage */
     _Atomic uint64_t offer_consumed; /* chunks of all peers read */
     uint64_t offer_tag;              /* what is offered; equal on all, written with offer_bytes */
+    uint64_t offer_root;             /* likewise, on the ranks that share a parameter */
     uint64_t offer_bytes;            /* of the whole offer; written before its first arrival */
     _Atomic uint64_t ties_arrived;   /* calls in which this rank's tied elements lie there */
     _Atomic uint64_t ties_consumed;  /* calls in which it has read those of the other holders */

@@ -62,7 +62,9 @@ struct store_addition {
 struct store_offer {
     const char *operation; /* for errors */
     const char *unit;
-    uint64_t tag;      /* what is offered: equal on all ranks, or the job fails with a mismatch */
+    uint64_t tag;  /* what is offered: equal on all ranks, or the job fails with a mismatch */
+    uint32_t root; /* whose bytes count, likewise equal on the ranks that differ in root_dims */
+    uint32_t root_dims;
     const void *bytes; /* this rank's, n_bytes of them; may be NULL when that is 0 */
     uint64_t n_bytes;
     const uint32_t *readable; /* n_readable ranks whose bytes this rank wants */

@@ -210,10 +210,12 @@ static int32_t peer_check(const struct transfer *transfer, const char *what, uin
 
 /* -------------------------------------------------------------------------------- import */
 
-/* What is moved, as one number: ranks that name something else are told. */
-static uint64_t transfer_tag(const struct transfer *transfer)
+/* What is moved, and how, as one number: ranks that name something else are told. */
+enum movement { MOVE_IMPORT, MOVE_EXPORT, MOVE_SYNC };
+
+static uint64_t movement_tag(enum movement movement, uint32_t index, int32_t flat)
 {
-    return (uint64_t)transfer->index << 32 | (uint32_t)transfer->flat;
+    return (uint64_t)index << 32 | (uint32_t)movement << 24 | (uint32_t)flat;
 }
 
 /* Takes this rank's runs out of the whole parameter. */
@@ -260,7 +262,9 @@ static int32_t import_from(struct transfer *transfer, uint32_t source_rank,
     int32_t status;
 
     offer.unit = model->plan->units[transfer->param->unit].name;
-    offer.tag = transfer_tag(transfer);
+    offer.tag = movement_tag(MOVE_IMPORT, transfer->index, transfer->flat);
+    offer.root = source_rank;
+    offer.root_dims = transfer_place(transfer)->reduced;
     offer.user = transfer;
     offer.readable = &source_rank;
     offer.n_readable = 1;
@@ -401,7 +405,7 @@ static int32_t export_to(struct transfer *transfer, bool is_target, struct hsdp_
             owners[slice] = placement_owner(place, mesh, HSDP_SHARD_STEP, mesh->rank, slice);
         }
         offer.unit = model->plan->units[transfer->param->unit].name;
-        offer.tag = transfer_tag(transfer);
+        offer.tag = movement_tag(MOVE_EXPORT, transfer->index, transfer->flat);
         offer.user = transfer;
         offer.bytes = values;
         offer.readable = owners;
@@ -471,6 +475,7 @@ static int32_t flat_sync(struct hsdp_model *model, uint32_t unit, uint32_t buffe
         return status;
     }
     offer.unit = model->plan->units[unit].name;
+    offer.tag = movement_tag(MOVE_SYNC, unit * PLAN_MAX_BUFFERS + buffer, flat);
     offer.user = &shard;
     if (first == mesh->rank) {
         offer.bytes = shard.base;
