@@ -484,6 +484,32 @@ START_TEST(result_with_an_error_if_nonfinite_says_so_on_every_rank)
 }
 END_TEST
 
+/* Every gradient is finite, and so is each weight. */
+static void huge_weights_rank(uint32_t rank, void *shared)
+{
+    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
+    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
+    struct host host;
+
+    (void)shared;
+    host_open(&host, rank, "dp=2", host_settings, "unit a: w[4000]");
+    host_backward(&host, HSDP_SCOPE_FULL, 0, weights);
+    spec.error_if_nonfinite = spec.has_weight = 1;
+    spec.weight = 1.5e308;
+    host_must(&host, host.api->step->begin(host.model, &spec, NULL, &host.err));
+    host_must_refuse(&host, host.api->step->result(host.model, &result, &host.err),
+                     HSDP_ERR_NONFINITE, "is 0, the sum of the weights is inf");
+    host_must(&host, host.api->step->discard(host.model, NULL, &host.err));
+    host_close(&host);
+}
+
+START_TEST(result_with_weights_beyond_any_number_names_their_sum)
+{
+    host_settings_set(_i, "gradient_op=sum");
+    ranks_run(2, RANKS_LIMIT_MS, huge_weights_rank, NULL);
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("reduce_cases");
@@ -516,6 +542,8 @@ Suite *module_suite(void)
                         3 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, result_with_an_error_if_nonfinite_says_so_on_every_rank, 0,
                         2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, result_with_weights_beyond_any_number_names_their_sum, 0,
+                        HOST_N_STRATEGIES);
     suite_add_tcase(suite, tcase);
     return suite;
 }

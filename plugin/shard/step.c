@@ -311,12 +311,17 @@ int32_t step_result_check(const struct hsdp_model *model, const char *call,
     if (status != HSDP_OK) {
         return status;
     }
-    if (model->step.spec.error_if_nonfinite != 0 && result->is_nonfinite != 0) {
-        return error_set(reterr, HSDP_ERR_NONFINITE,
-                         "%s: the gradient norm of step %" PRIu64 " is %g", call, result->step,
-                         result->norm);
+    if (model->step.spec.error_if_nonfinite == 0 || result->is_nonfinite == 0) {
+        return HSDP_OK;
     }
-    return HSDP_OK;
+    if (model->step.spec.has_weight != 0) { /* which may be the cause: 0, or more than fp64 holds */
+        return error_set(reterr, HSDP_ERR_NONFINITE,
+                         "%s: the gradient norm of step %" PRIu64
+                         " is %g, the sum of the weights is %g",
+                         call, result->step, result->norm, result->weight);
+    }
+    return error_set(reterr, HSDP_ERR_NONFINITE, "%s: the gradient norm of step %" PRIu64 " is %g",
+                     call, result->step, result->norm);
 }
 
 int32_t step_result(struct hsdp_model *model, struct hsdp_step_info *ret_result,
