@@ -301,6 +301,29 @@ START_TEST(discard_where_a_peer_ends_is_a_mismatch)
 }
 END_TEST
 
+/* Two models with the same plan, which the ranks edit in another order. */
+static void edits_rank(uint32_t rank, void *shared)
+{
+    hsdp_model *second = NULL;
+    struct host host;
+
+    (void)shared;
+    host_open(&host, rank, "dp=2", host_settings, "unit a: w[64]");
+    host_must(&host, host.api->model->create(host.job, host.plan, &second, &host.err));
+    host_must_refuse(&host,
+                     host.api->model->edit_begin(rank == 0 ? host.model : second, NULL, &host.err),
+                     HSDP_ERR_MISMATCH, "rank 0 edits model 1 of the job, rank 1 model 2");
+    host.api->model->destroy(second);
+    host_leave(&host);
+}
+
+START_TEST(edit_of_another_model_than_the_peer_is_a_mismatch)
+{
+    host_settings_set(_i, "");
+    ranks_run(2, RANKS_LIMIT_MS, edits_rank, NULL);
+}
+END_TEST
+
 static void import_rank(uint32_t rank, void *shared)
 {
     struct host host;
@@ -446,6 +469,8 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, grad_add_behind_a_hand_over_waits_for_nobody, 0,
                         2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, discard_where_a_peer_ends_is_a_mismatch, 0, HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, edit_of_another_model_than_the_peer_is_a_mismatch, 0,
+                        HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, import_of_another_parameter_than_the_peer_is_a_mismatch, 0,
                         HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, sync_of_other_states_than_the_peers_is_refused, 0,

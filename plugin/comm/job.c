@@ -465,6 +465,11 @@ uint64_t job_timeout_ms(const struct hsdp_job *job)
     return atomic_load(&job->timeout_ms);
 }
 
+uint64_t job_model_number(struct hsdp_job *job)
+{
+    return ++job->n_models;
+}
+
 const struct kernels *job_kernels(const struct hsdp_job *job)
 {
     return job->kernels;

@@ -74,6 +74,8 @@ uint32_t job_world_ranks(const struct hsdp_job *job);
 bool job_is_connected(const struct hsdp_job *job);
 struct probe *job_probe(const struct hsdp_job *job); /* comm/probe.h; NULL outside of tests */
 uint64_t job_timeout_ms(const struct hsdp_job *job); /* of an operation, now */
+/** From 1, in order of creation, which is collective: so ranks mean the same model by a number. */
+uint64_t job_model_number(struct hsdp_job *job);
 const struct kernels *job_kernels(const struct hsdp_job *job);
 void job_log(struct hsdp_job *job, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

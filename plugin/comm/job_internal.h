@@ -90,6 +90,7 @@ struct hsdp_job {
     int connections[LAUNCH_MAX_RANKS]; /* rank 0: to each other rank; others: [0] only */
     uint64_t n_exchanges;
     uint64_t n_memories;
+    uint64_t n_models; /* ever begun to be created */
 
     struct work *first_work;
     struct work *last_work;

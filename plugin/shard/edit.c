@@ -16,6 +16,37 @@
 
 /* -------------------------------------------------------------------------- begin and end */
 
+/* A barrier: nobody reads what is about to be written, if all mean the same model. */
+static int32_t edit_agree(struct hsdp_model *model, struct hsdp_error *reterr)
+{
+    uint32_t n_ranks = job_world_ranks(model->job);
+    uint64_t *numbers = calloc(n_ranks, sizeof(*numbers));
+    struct hsdp_error err;
+    int32_t status;
+
+    if (numbers == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "model.edit_begin: no memory");
+    }
+    status = job_exchange(model->job, "model.edit_begin", &model->number, sizeof(*numbers), numbers,
+                          reterr);
+    for (uint32_t rank = 1; status == HSDP_OK && rank < n_ranks; rank++) {
+        if (numbers[rank] == numbers[0]) {
+            continue;
+        }
+        error_set(&err, HSDP_ERR_MISMATCH,
+                  "model.edit_begin: rank 0 edits model %" PRIu64 " of the job, rank %" PRIu32
+                  " model %" PRIu64,
+                  numbers[0], rank, numbers[rank]);
+        error_where(&err, "model.edit_begin", NULL, NULL);
+        status = job_fail(model->job, &err);
+        if (reterr != NULL) {
+            *reterr = err;
+        }
+    }
+    free(numbers);
+    return status;
+}
+
 int32_t model_edit_begin(struct hsdp_model *model, void *stream, struct hsdp_error *reterr)
 {
     int32_t status;
@@ -25,8 +56,8 @@ int32_t model_edit_begin(struct hsdp_model *model, void *stream, struct hsdp_err
     if (status == HSDP_OK) {
         status = model_rest_check(model, "model.edit_begin", reterr);
     }
-    if (status == HSDP_OK) { /* a barrier: nobody reads what is about to be written */
-        status = job_exchange(model->job, "model.edit_begin", NULL, 0, NULL, reterr);
+    if (status == HSDP_OK) {
+        status = edit_agree(model, reterr);
     }
     if (status == HSDP_OK) {
         model->is_editing = true;

@@ -114,6 +114,7 @@ int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "model: no memory");
     }
     model->job = job;
+    model->number = job_model_number(job);
     job_ref(job);
     model->plan = plan_share(plan);
     status = tables_allocate(model, reterr);

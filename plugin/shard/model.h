@@ -56,6 +56,7 @@ struct model_step {
 
 struct hsdp_model {
     struct hsdp_job *job;
+    uint64_t number; /* among the job's models */
     struct hsdp_plan *plan;
     const struct transport_ops *ops;
     struct store *store;
