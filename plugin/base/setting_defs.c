@@ -39,7 +39,7 @@ const struct setting_def setting_defs[SETTINGS_COUNT] = {
      "how far gradients are reduced before the last microbatch; memory is planned for it"},
     {"slots", SETTING_PLAN, SETTING_INTEGER, NULL, 1, 64, "2", NULL,
      "how many consecutive units may be unsharded, or hold gradients, at one time"},
-    {"verify", SETTING_PLAN, SETTING_LIST, "off access wrap step:", 0, 0, "off", NULL,
+    {"verify", SETTING_PLAN, SETTING_LIST, "off access wrap step:N", 0, 0, "off", NULL,
      "checks while running: use after release, the mathematics at wrap, drift every N steps"},
     {"backend", SETTING_JOB, SETTING_CHOICE, "auto shm mpi nccl", 0, 0, "auto", NULL,
      "the transport; auto = nccl with a CUDA device, shm on one host, else mpi"},

@@ -86,22 +86,22 @@ int32_t integer_parse(const char *key, const char *text, int64_t min, int64_t ma
     return HSDP_OK;
 }
 
-/* True if the word of n bytes is one of the space-separated choices; "step:" takes a number. */
+/* True if the word of n bytes is one of the space-separated choices; "step:N" takes a number. */
 static bool choice_matches(const char *choices, const char *word, size_t n)
 {
     const char *c = choices;
 
     while (*c != '\0') {
         size_t n_choice = strcspn(c, " ");
-
-        bool is_numbered = c[n_choice - 1] == ':';
+        bool is_numbered = n_choice > 2 && strncmp(c + n_choice - 2, ":N", 2) == 0;
+        size_t n_head = n_choice - is_numbered; /* without the N */
 
         if (!is_numbered && n_choice == n && strncmp(c, word, n) == 0) {
             return true;
         }
-        if (is_numbered && n > n_choice && strncmp(c, word, n_choice) == 0 &&
-            strspn(word + n_choice, "0123456789") == n - n_choice && n - n_choice < 10 &&
-            word[n_choice] != '0') {
+        if (is_numbered && n > n_head && strncmp(c, word, n_head) == 0 &&
+            strspn(word + n_head, "0123456789") == n - n_head && n - n_head < 10 &&
+            word[n_head] != '0') {
             return true;
         }
         c += n_choice;

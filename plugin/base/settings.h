@@ -17,7 +17,7 @@ enum setting_type {
     SETTING_INTEGER,  /* min..max, decimal digits only */
     SETTING_SELECTOR, /* checked by the mesh that it is used on */
     SETTING_PATH,
-    SETTING_LIST, /* comma-separated, each one of `choices` (a choice "step:" takes a number) */
+    SETTING_LIST, /* comma-separated, each one of `choices` (a choice "step:N" takes a number) */
 };
 
 struct setting_def {
