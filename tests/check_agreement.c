@@ -74,8 +74,8 @@ static void difference_rank(uint32_t rank, void *shared)
     status = host.api->model->create(host.job, host.plan, &model, &host.err);
     ck_assert_msg(status == HSDP_ERR_MISMATCH, "%d: %s", status, host.err.message);
     ck_assert_ptr_null(model);
-    ck_assert_msg(strstr(host.err.message, "rank 0 has \"") != NULL &&
-                      strstr(host.err.message, "rank 2 has \"") != NULL,
+    ck_assert_msg(strstr(host.err.message, "plans differ: rank 0 has ") != NULL &&
+                      strstr(host.err.message, "; rank 2 has ") != NULL,
                   "%s", host.err.message);
     ck_assert_int_eq(host.api->job->status(host.job, &host.err), HSDP_ERR_MISMATCH);
     host_must_refuse(&host, host.api->model->create(host.job, host.plan, &model, &host.err),

@@ -230,8 +230,7 @@ static int32_t difference_report(struct hsdp_job *job, const struct lines *lines
         line_quote(all + pair[0] * sizeof(mine), all + pair[1] * sizeof(mine), quotes[0]);
         line_quote(all + pair[1] * sizeof(mine), all + pair[0] * sizeof(mine), quotes[1]);
         error_set(&err, HSDP_ERR_MISMATCH,
-                  "model.create: plans differ: rank %" PRIu32 " has \"%s\", rank %" PRIu32
-                  " has \"%s\"",
+                  "model.create: plans differ: rank %" PRIu32 " has %s; rank %" PRIu32 " has %s",
                   pair[0], quotes[0], pair[1], quotes[1]);
         error_where(&err, "model.create", NULL, NULL);
         status = job_fail(job, &err);
