@@ -53,17 +53,38 @@ static int32_t shape_read(const struct hsdp_param_spec *spec, struct plan_param 
     return HSDP_OK;
 }
 
+static int32_t tie_shape_check(const struct plan_param *param, const struct hsdp_param_spec *spec,
+                               const struct plan_param *storage, struct hsdp_error *reterr)
+{
+    if (storage->n_dims != param->n_dims) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "plan: param \"%.128s\" has %" PRIu32 " dimensions, \"%.128s\", to which "
+                         "it is tied, has %" PRIu32,
+                         spec_name(spec), param->n_dims, spec->tied_to, storage->n_dims);
+    }
+    for (uint32_t d = 0; d < param->n_dims; d++) {
+        if (storage->shape[d] != param->shape[d]) {
+            return error_set(reterr, HSDP_ERR_INVALID,
+                             "plan: param \"%.128s\" has size %" PRId64 " in dimension %" PRIu32
+                             ", \"%.128s\", to which it is tied, has %" PRId64,
+                             spec_name(spec), param->shape[d], d, spec->tied_to, storage->shape[d]);
+        }
+    }
+    return HSDP_OK;
+}
+
 /* Two names of one storage must agree on everything that the storage has. */
 static int32_t tie_check(const struct hsdp_plan *plan, const struct plan_param *param,
                          const struct hsdp_param_spec *spec, const struct plan_param *storage,
                          struct hsdp_error *reterr)
 {
     const char *differs = NULL;
+    int32_t status = tie_shape_check(param, spec, storage, reterr);
 
-    if (storage->n_dims != param->n_dims ||
-        memcmp(storage->shape, param->shape, sizeof(param->shape)) != 0) {
-        differs = "has another shape";
-    } else if (plan->units[storage->unit].class_index != plan->units[param->unit].class_index) {
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (plan->units[storage->unit].class_index != plan->units[param->unit].class_index) {
         differs = "is of another class";
     } else if (storage->flags != param->flags) {
         differs = "differs in being frozen";
