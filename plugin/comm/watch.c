@@ -115,8 +115,8 @@ static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint
 
     wait_name(wait, name, sizeof(name));
     missing_name(job, missing, ranks, sizeof(ranks));
-    error_set(&err, HSDP_ERR_TIMEOUT, "%s: timeout after %.1f s: no sign of %s", name,
-              (double)waited_ns / 1e9, ranks);
+    error_set(&err, HSDP_ERR_TIMEOUT, "%s: timeout after %.1f s on rank %" PRIu32 ": no sign of %s",
+              name, (double)waited_ns / 1e9, job->launch.rank, ranks);
     error_missing(&err, missing);
     return verdict_raise(job, wait, waited_ns, &err, reterr);
 }
