@@ -118,7 +118,8 @@ static void tensors_rank(uint32_t rank, void *shared)
     host_must_refuse(&host, import(&host, 0, 0, NULL, HSDP_ALL_RANKS), HSDP_ERR_INVALID,
                      "must pass a tensor");
     host_must_refuse(&host, import(&host, 0, 0, &full, 4), HSDP_ERR_INVALID, "source_rank 4");
-    host_must_refuse(&host, import(&host, 2, 0, &full, stranger), HSDP_ERR_INVALID, "source_rank");
+    host_must_refuse(&host, import(&host, 2, 0, &full, stranger), HSDP_ERR_INVALID,
+                     "along its reduced_over, \"dp\"");
     host_must_refuse(&host, export(&host, 2, 0, &full, stranger), HSDP_ERR_INVALID, "target_rank");
     host_must_refuse(&host, export(&host, 0, HSDP_FLAT_GRAD, &full, 0), HSDP_ERR_STATE, "step");
     host_must_refuse(&host, export(&host, 0, 0, NULL, HSDP_ALL_RANKS), HSDP_ERR_INVALID,

@@ -215,11 +215,16 @@ static void run_probe(const struct transfer *transfer, const struct held_run *ru
     }
 }
 
-static const struct placement *transfer_place(const struct transfer *transfer)
+static const struct plan_class *transfer_class(const struct transfer *transfer)
 {
     const struct hsdp_plan *plan = transfer->model->plan;
 
-    return &plan->classes[plan->units[transfer->param->unit].class_index].place;
+    return &plan->classes[plan->units[transfer->param->unit].class_index];
+}
+
+static const struct placement *transfer_place(const struct transfer *transfer)
+{
+    return &transfer_class(transfer)->place;
 }
 
 /* Whether `rank` is one of those that sum this parameter's gradients with this rank. */
@@ -233,8 +238,10 @@ static int32_t peer_check(const struct transfer *transfer, const char *what, uin
         mesh_peer(mesh, dims, mesh->rank, mesh_index(mesh, dims, rank)) != rank) {
         return error_set(reterr, HSDP_ERR_INVALID,
                          "%s: \"%s\": %s %" PRIu32
-                         " is not among the ranks that share the parameter with rank %" PRIu32,
-                         transfer->call, transfer->param->name, what, rank, mesh->rank);
+                         " is not among the ranks that share the parameter with rank %" PRIu32
+                         ", those along its reduced_over, \"%s\"",
+                         transfer->call, transfer->param->name, what, rank, mesh->rank,
+                         transfer_class(transfer)->reduce_dims);
     }
     return HSDP_OK;
 }
