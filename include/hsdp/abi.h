@@ -25,14 +25,14 @@
  *            alone if its own struct_size is below that of 1.0). On failure all other outputs are
  *            untouched and there is nothing to free.
  * Failure    Only HSDP_ERR_TIMEOUT, _PEER_LOST, _MISMATCH and _DEVICE, and job->abort(), fail a
- *            job as a whole. From then on its views are undefined and every call that takes the
- *            job, or anything made from it, returns HSDP_ERR_ABORTED with the first reason; only
- *            those that just tell (info, setting, members, status, diag) still answer. All
- *            other errors leave everything as it was before the call.
+ *            job as a whole. Calls that wait just then return with the first reason's own
+ *            status. From then on views are undefined and every call that takes the job, or
+ *            anything made from it, returns HSDP_ERR_ABORTED with that reason; only those that
+ *            just tell (info, setting, members, status, diag) still answer. All other errors
+ *            leave everything as it was before the call.
  * Borrowing  Strings, arrays and structs that the host passes are borrowed for the call; what must
  *            last is copied. Tensors say for themselves how long their memory is.
- * Strings    UTF-8, NUL-terminated. Numbers in
- *            text are decimal, whatever the locale.
+ * Strings    UTF-8, NUL-terminated. Numbers in text are decimal, whatever the locale.
  * Ownership  What `create` returned is given back to `destroy`, which accepts NULL, never waits
  *            for another rank, and may be called in any order: an object keeps alive what it was
  *            made from.
@@ -89,9 +89,8 @@ extern "C" {
 #define HSDP_ERR_BUSY           (-14) /* a second thread entered a job */
 #define HSDP_ERR_NONFINITE      (-15) /* the gradient norm is inf or NaN, and the host asked */
 #define HSDP_ERR_NOT_MEMBER     (-16) /* legal selector, but this rank is outside of it */
-#define HSDP_ERR_BUFFER_TOO_SMALL                                                                  \
-    (-17) /* the size needed is in the call's count or size output                                 \
-           */
+/* The size needed is in the call's count or size output. */
+#define HSDP_ERR_BUFFER_TOO_SMALL (-17)
 
 #define HSDP_ERR_DRIFT  (-18) /* replicas hold different values: verify=step:N, see step.h */
 #define HSDP_ERR_DEFECT (-19) /* this plugin computes something wrong: verify=wrap, see model.h */
@@ -172,8 +171,7 @@ struct hsdp_settings {
     uint64_t n_settings;
 };
 
-/* -------------------------------------------------------------------------------- opaque handles
- */
+/* ------------------------------------------------------------------------------------- handles */
 
 typedef struct hsdp_mesh hsdp_mesh;   /* named dimensions over ranks: mesh.h */
 typedef struct hsdp_job hsdp_job;     /* one rank's membership of a run: job.h */

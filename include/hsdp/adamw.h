@@ -20,7 +20,8 @@ struct hsdp_adamw_spec {
     size_t struct_size;          /* sizeof(struct hsdp_adamw_spec) */
     const double *learning_rate; /* n_hyper_groups values */
     const double *weight_decay;  /* n_hyper_groups values, decoupled: p -= lr * decay * p */
-    uint64_t step;               /* of the bias correction, from 1; 0 = one more than last time */
+    uint64_t step;               /* of the bias correction, from 1; 0 = one more than last time.
+                                    After loading states say it: a new model begins with 1 */
     double beta1;                /* 0 <= beta < 1 */
     double beta2;
     double epsilon; /* > 0 */

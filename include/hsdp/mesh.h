@@ -41,7 +41,10 @@ struct hsdp_mesh_spec {
     const int64_t *dim_sizes;     /* n_dims sizes >= 1, outermost first; -1 = infer, at most once */
     const char *const *dim_names; /* n_dims unique names: letters, digits, '_'; not a digit first */
     const char *data_dims;        /* the dimensions whose ranks see different data, "dp,cp,ep";
-                                     NULL = "dp", where there is such a dimension or one rank */
+                                     NULL = "dp", where there is such a dimension or one rank.
+                                     Over those left out (tp, pp) a class that does not say so is
+                                     neither replicated nor reduced: with ep among them, dense
+                                     parameters drift apart over ep, and nothing can tell */
     uint32_t n_dims;              /* 1..HSDP_MESH_MAX_DIMS */
     uint32_t world_ranks;         /* product of the sizes; 0 = that product (then nothing is -1) */
     uint32_t rank;                /* the asking rank, below world_ranks */

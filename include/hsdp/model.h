@@ -24,7 +24,7 @@ extern "C" {
  *
  * On a CPU this plugin maps parameter views read-only, so that writing to one faults at the line
  * that does it; with verify=access so does reading one that is released, and writing a gradient
- * that is handed over.
+ * that is handed over. A debugger shows the line.
  *
  * A parameter view is the whole parameter. A flat view is this rank's step shard of one buffer
  * (plan->segments with HSDP_SHARD_STEP says what lies where), padding included; keep padding zero.
@@ -77,7 +77,7 @@ struct hsdp_model_ops {
      * and each element of every unit must come out counted once, as the class and the mesh say.
      * That takes two steps of the model's communication, writes all of its memory, and leaves no
      * trace: values are zero again, the next step is step 1, and counters of steps, operations and
-     * traffic are as before.
+     * traffic are as before. Only the sequence numbers in errors go on from the proof's.
      *
      * Ownership: the plan may be destroyed afterwards; the job stays alive as long as the model.
      * Errors: HSDP_ERR_MISMATCH names the first differing entry of the plan and the rank, or says
@@ -148,7 +148,8 @@ struct hsdp_model_ops {
     /**
      * Fills one parameter, or a state of it, from a full tensor, inside an edit. Collective over
      * the ranks of one plan: those that differ only in dimensions over which a class is replicated
-     * or reduced. With HSDP_ALL_RANKS local.
+     * or reduced. With HSDP_ALL_RANKS local. A tied name is its storage, here and in export_param:
+     * one of the names will do, and the last import counts.
      *
      * Shapes: the parameter's; dtype fp32, bf16 or fp16, converted; on the job's device or the
      * host. source_rank = HSDP_ALL_RANKS: every rank passes the same values and nothing is sent;

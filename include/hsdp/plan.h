@@ -24,7 +24,8 @@ extern "C" {
  *   shards   a buffer is padded and cut into equal parts of whole pages, over three nested sets of
  *            ranks: of the parameter (what rests between uses), of the gradient (what rests between
  *            microbatches), and of the step (master weights and optimizer state). segments() says
- *            who owns what; nobody should compute it.
+ *            who owns what; nobody should compute it. A unit smaller than a page lies on one of the
+ *            ranks, and the others hold padding.
  *
  * With R = reduced_over, O = R and replicate_dims, I = R without O, `sharding_strategy` is a row:
  *
@@ -55,7 +56,8 @@ extern "C" {
  *     gradient_op         P C  mean      mean, sum
  *     gradient_divisor    P C  the mesh's data ranks   1 to 16777216 (exact in fp32); of `mean`
  *     accumulation_scope  P    none      none, inner, full: what memory is planned for
- *     slots               P    2         1 to 64
+ *     slots               P    2         1 to 64: gradients of so many units of a pass can be
+ *                              under way at a time, and so many units unsharded where that copies
  *     verify              P    off       off, or a list of access (reading released parameters
  *                              and writing gradients handed over faults: unit.h), wrap
  *                              (model->create proves its arithmetic: model.h), step:N (every N-th
@@ -211,10 +213,10 @@ struct hsdp_param_info {
     uint32_t flags;       /* as given, and HSDP_PARAM_COPY where another stage's copy is saved */
 };
 
-#define HSDP_SHARD_PARAM                                                                           \
-    0 /* the three cuts: equal in fsdp and hsdp, different in zero1 and hfsdp */
-#define HSDP_SHARD_GRAD 1
-#define HSDP_SHARD_STEP 2
+/* The three cuts: equal in fsdp and hsdp, different in zero1 and hfsdp. */
+#define HSDP_SHARD_PARAM 0
+#define HSDP_SHARD_GRAD  1
+#define HSDP_SHARD_STEP  2
 
 /**
  * A run of elements of one parameter within one shard. Tied names do not appear twice: `param` is
