@@ -144,7 +144,7 @@ static void data_dims_rank(uint32_t rank, void *shared)
     host_join(&host, rank, rank < 2 ? "pp=2,dp=2" : "pp=2,dp=2 data=pp,dp", "");
     host_plan(&host, "gradient_op=sum", "class dense(dp); unit a: w[5]");
     host_must_refuse(&host, host.api->model->create(host.job, host.plan, &model, &host.err),
-                     HSDP_ERR_MISMATCH, "rank 2 has \"mesh pp=2 ... data_dims=pp,dp\"");
+                     HSDP_ERR_MISMATCH, "rank 2 has mesh pp=2 ... data_dims=pp,dp");
     ck_assert_ptr_null(model);
     host_leave(&host);
 }

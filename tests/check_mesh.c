@@ -168,14 +168,17 @@ START_TEST(mesh_create_infers_one_size)
 }
 END_TEST
 
-START_TEST(mesh_create_takes_dp_as_data_unless_told)
+START_TEST(mesh_create_knows_data_by_name_unless_told)
 {
     static const struct {
         const char *names[2];
         const char *data_dims;
         uint32_t n_data_ranks;
     } cases[] = {
-        {{"dp", "cp"}, NULL, 3},
+        {{"dp", "cp"}, NULL, 15},
+        {{"pp", "ep"}, NULL, 5},
+        {{"tp", "dp"}, NULL, 5},
+        {{"pp", "tp"}, NULL, 1},
         {{"pp", "cp"}, "pp", 3},
         {{"dp", "cp"}, "", 1},
         {{"dp", "cp"}, "cp,dp", 15},
@@ -197,17 +200,22 @@ START_TEST(mesh_create_takes_dp_as_data_unless_told)
 }
 END_TEST
 
-START_TEST(mesh_create_without_dp_wants_to_be_told)
+/* The sizes of a dimension whose name does not tell; of one rank, there is nothing to tell. */
+START_TEST(mesh_create_with_a_name_that_tells_nothing_wants_to_be_told)
 {
     static const int64_t sizes[] = {3, 5};
-    const char *names[] = {"pp", "cp"};
+    static const int64_t narrow[] = {3, 1};
+    const char *names[] = {"dp", "shard"};
     struct hsdp_mesh_spec spec = spec_of(sizes, names, 2, 15);
     struct hsdp_error err = HSDP_ERROR_INIT;
     struct hsdp_mesh *mesh = NULL;
 
     ck_assert_int_eq(mesh_create(&spec, &mesh, &err), HSDP_ERR_INVALID);
     ck_assert_ptr_null(mesh);
-    ck_assert_ptr_nonnull(strstr(err.message, "no dimension is named dp"));
+    ck_assert_ptr_nonnull(strstr(err.message, "dimension \"shard\" see different data"));
+    spec = spec_of(narrow, names, 2, 3);
+    ck_assert_int_eq(mesh_create(&spec, &mesh, &err), HSDP_OK);
+    mesh_destroy(mesh);
 }
 END_TEST
 
@@ -487,8 +495,8 @@ Suite *module_suite(void)
     tcase_add_test(tcase, mesh_create_of_a_bad_spec_is_refused);
     tcase_add_test(tcase, mesh_create_of_unknown_data_dims_is_refused);
     tcase_add_test(tcase, mesh_create_infers_one_size);
-    tcase_add_test(tcase, mesh_create_takes_dp_as_data_unless_told);
-    tcase_add_test(tcase, mesh_create_without_dp_wants_to_be_told);
+    tcase_add_test(tcase, mesh_create_knows_data_by_name_unless_told);
+    tcase_add_test(tcase, mesh_create_with_a_name_that_tells_nothing_wants_to_be_told);
     tcase_add_test(tcase, mesh_info_tells_what_was_given);
     tcase_add_test(tcase, mesh_coords_are_row_major);
     tcase_add_test(tcase, mesh_queries_out_of_range_are_refused);

@@ -158,8 +158,6 @@ START_TEST(selector_parse_of_a_split_name_is_both_halves)
     struct hsdp_error err = HSDP_ERROR_INIT;
     uint32_t dims = 0;
 
-    ck_assert(selector_names_dim(mesh, "dp"));
-    ck_assert(!selector_names_dim(mesh, "cp"));
     ck_assert_int_eq(selector_dims(mesh, "t", "dp", &dims, NULL), HSDP_OK);
     ck_assert_uint_eq(dims, 6);
     ck_assert_int_eq(selector_dims(mesh, "t", "pp,dp", &dims, NULL), HSDP_OK);

@@ -41,10 +41,9 @@ struct hsdp_mesh_spec {
     const int64_t *dim_sizes;     /* n_dims sizes >= 1, outermost first; -1 = infer, at most once */
     const char *const *dim_names; /* n_dims unique names: letters, digits, '_'; not a digit first */
     const char *data_dims;        /* the dimensions whose ranks see different data, "dp,cp,ep";
-                                     NULL = "dp", where there is such a dimension or one rank.
-                                     Over those left out (tp, pp) a class that does not say so is
-                                     neither replicated nor reduced: with ep among them, dense
-                                     parameters drift apart over ep, and nothing can tell */
+                                     NULL = dp, dp_replicate, dp_shard, cp and ep do, pp and tp
+                                     do not, and there are no others of more than one rank. A loss
+                                     that is averaged over cp already leaves cp out */
     uint32_t n_dims;              /* 1..HSDP_MESH_MAX_DIMS */
     uint32_t world_ranks;         /* product of the sizes; 0 = that product (then nothing is -1) */
     uint32_t rank;                /* the asking rank, below world_ranks */
@@ -79,8 +78,8 @@ struct hsdp_mesh_ops {
      *
      * Errors: HSDP_ERR_INVALID names the dimension and the numbers that do not fit: sizes of 0 or
      * below -1, two sizes of -1, a product other than world_ranks, an empty or repeated name, a
-     * rank outside of the world, an unknown name in data_dims, or none given where no dimension
-     * is named dp.
+     * rank outside of the world, an unknown name in data_dims, or none given where the name of a
+     * dimension does not tell.
      */
     int32_t (*create)(const struct hsdp_mesh_spec *spec, hsdp_mesh **ret_mesh,
                       struct hsdp_error *reterr);

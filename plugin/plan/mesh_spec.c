@@ -179,19 +179,50 @@ int32_t mesh_spec_read(const struct hsdp_mesh_spec *spec, struct hsdp_mesh *mesh
     return HSDP_OK;
 }
 
+/* What dimensions of these names mean everywhere; a host that means something else says data_dims.
+ */
+static const struct {
+    const char *name;
+    bool is_data;
+} known_dims[] = {
+    {"dp", true}, {"dp_replicate", true}, {"dp_shard", true}, {"cp", true},
+    {"ep", true}, {"pp", false},          {"tp", false},
+};
+
+static bool name_is_known(const char *name, bool *ret_is_data)
+{
+    for (size_t i = 0; i < sizeof(known_dims) / sizeof(known_dims[0]); i++) {
+        if (strcmp(name, known_dims[i].name) == 0) {
+            *ret_is_data = known_dims[i].is_data;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A dimension taken for data that is none, or the reverse, is a wrong sum that nothing can tell. */
+static int32_t names_judge(struct hsdp_mesh *mesh, struct hsdp_error *reterr)
+{
+    for (uint32_t dim = 0; dim < mesh->n_dims; dim++) {
+        bool is_data = false;
+
+        if (!name_is_known(mesh->names[dim], &is_data) && mesh->sizes[dim] > 1) {
+            return error_set(reterr, HSDP_ERR_INVALID,
+                             "mesh: do the ranks of dimension \"%s\" see different data? Its name "
+                             "does not tell, as dp, cp, ep (they do), pp and tp (they do not) "
+                             "would; name all that do in data_dims (\"\" = none)",
+                             mesh->names[dim]);
+        }
+        mesh->data_dims |= is_data ? 1u << dim : 0;
+    }
+    return HSDP_OK;
+}
+
 int32_t mesh_spec_read_data_dims(const struct hsdp_mesh_spec *spec, struct hsdp_mesh *mesh,
                                  struct hsdp_error *reterr)
 {
-    const char *selector = spec->data_dims;
-
-    if (selector == NULL && !selector_names_dim(mesh, "dp") && mesh->world_ranks > 1) {
-        return error_set(
-            reterr, HSDP_ERR_INVALID,
-            "mesh: no dimension is named dp; name those whose ranks see different data "
-            "in data_dims (\"\" = none)");
+    if (spec->data_dims == NULL) {
+        return names_judge(mesh, reterr);
     }
-    if (selector == NULL) {
-        selector = selector_names_dim(mesh, "dp") ? "dp" : "";
-    }
-    return selector_dims(mesh, "mesh: data_dims", selector, &mesh->data_dims, reterr);
+    return selector_dims(mesh, "mesh: data_dims", spec->data_dims, &mesh->data_dims, reterr);
 }

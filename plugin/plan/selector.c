@@ -38,11 +38,6 @@ static uint32_t name_dims(const struct hsdp_mesh *mesh, const char *name, uint64
     return outer >= 0 && inner >= 0 ? 1u << outer | 1u << inner : 0;
 }
 
-bool selector_names_dim(const struct hsdp_mesh *mesh, const char *name)
-{
-    return name_dims(mesh, name, strlen(name)) != 0;
-}
-
 static int32_t grammar_refuse(const struct parse *parse, const char *why)
 {
     return error_set(parse->reterr, HSDP_ERR_INVALID,

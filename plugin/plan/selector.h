@@ -20,9 +20,6 @@ struct selector {
  * itself. Coordinates that meet ("pp[0,-1]" on one stage) count once.
  */
 
-/** True if a selector may name it: a dimension, or one that was split. */
-bool selector_names_dim(const struct hsdp_mesh *mesh, const char *name);
-
 /**
  * Parses a selector. `what` begins the sentence of an error ("mesh: selector", "replicate_dims").
  *
