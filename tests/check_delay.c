@@ -104,20 +104,31 @@ static void trial_expect(const struct delays *delays, uint32_t number)
     }
 }
 
-START_TEST(training_with_any_operation_delayed_gives_the_same_bits)
+static void delays_run(int number)
 {
     struct delays *delays = ranks_memory(sizeof(*delays));
-    int strategy = _i % HOST_N_STRATEGIES;
 
-    current_run =
-        order_run_named(host_strategies[strategy], _i / HOST_N_STRATEGIES, 1 + (uint32_t)_i % 3);
     current_run.is_varied = true;
-    current_run.is_set = _i % 2 == 1;
+    current_run.is_set = number % 2 == 1;
     ranks_run(N_RANKS, 2 * RANKS_LIMIT_MS, delays_rank, delays);
     ck_assert_uint_gt(delays->n_trials, 100);
-    for (uint32_t number = 1; number < delays->n_trials; number++) {
-        trial_expect(delays, number);
+    for (uint32_t trial = 1; trial < delays->n_trials; trial++) {
+        trial_expect(delays, trial);
     }
+}
+
+START_TEST(training_with_any_operation_delayed_gives_the_same_bits)
+{
+    current_run = order_run_named(host_strategies[_i % HOST_N_STRATEGIES], _i / HOST_N_STRATEGIES,
+                                  1 + (uint32_t)_i % 3);
+    delays_run(_i);
+}
+END_TEST
+
+START_TEST(training_with_ties_and_any_operation_delayed_gives_the_same_bits)
+{
+    current_run = order_run_tied(host_strategies[_i], _i % 3, 1 + (uint32_t)_i / 3 % 3, 2);
+    delays_run(_i);
 }
 END_TEST
 
@@ -143,6 +154,8 @@ static const struct {
     {PROBE_WAIT_OFFER, "fsdp", 0, ORDER_POINT_WRITE(PROBE_STAGE), 1},
     {PROBE_WAIT_OFFER_READ, "fsdp", 0, ORDER_POINT_READ(PROBE_STAGE), 1},
     {PROBE_WAIT_EXCHANGE, "fsdp", 0, ORDER_POINT_READ(PROBE_PARAMS), 1},
+    {PROBE_WAIT_TIES, "fsdp", 0, ORDER_POINT_WRITE(PROBE_TIED), 1},
+    {PROBE_WAIT_TIES_READ, "fsdp", 0, ORDER_POINT_READ(PROBE_TIED), 2},
 };
 
 /* One unit and no zeroed slots: nothing else makes ranks wait. An import comes in two chunks. */
@@ -185,6 +198,13 @@ static void removal_rank(uint32_t rank, void *shared)
     order_delay_init(&delay);
     order_train_join(&trainer, rank, &current_run, &delay.probe, &delay.map);
     order_train_model(&trainer, &current_run, &delay.map);
+    if (waits[current_wait].wait == PROBE_WAIT_TIES_READ) { /* a sync moves it behind the masters */
+        const struct hsdp_model_ops *ops = trainer.host.api->model;
+        uint32_t state;
+
+        host_must(&trainer.host,
+                  ops->state_create(trainer.host.model, "s", "fp32", &state, &trainer.host.err));
+    }
     for (uint32_t number = 0; number < 3; number++) {
         order_delay_set(&delay,
                         is_delayed && number > 0 ? waits[current_wait].point : ORDER_N_POINTS, 0,
@@ -202,6 +222,23 @@ static bool is_same(const struct trial *a, const struct trial *b)
     return memcmp(a->hashes, b->hashes, sizeof(a->hashes)) == 0;
 }
 
+/* Ties are between stages; nothing else makes these wait between two values of a sync. */
+static struct order_run wait_run(int number)
+{
+    struct order_run run = order_run_named(waits[number].strategy, waits[number].scope, 1);
+
+    if (waits[number].wait >= PROBE_WAIT_TIES) {
+        run = order_run_tied(waits[number].strategy, waits[number].scope, 1, 2);
+        run.units = "unit z: z[31] t[100]~pp";
+        run.last_units = "unit z: z[1031] t[100]~pp";
+        *strstr(run.settings, " verify=") = '\0'; /* it would tell of other bits in its own way */
+    } else {
+        run.units = waits[number].wait == PROBE_WAIT_OFFER_READ ? in_chunks : alone;
+    }
+    run.is_set = true;
+    return run;
+}
+
 /* So the comparison above can fail. A busy machine may need a longer delay. */
 START_TEST(training_without_a_wait_gives_other_bits)
 {
@@ -209,9 +246,7 @@ START_TEST(training_without_a_wait_gives_other_bits)
     bool has_differed = false;
 
     current_wait = _i;
-    current_run = order_run_named(waits[_i].strategy, waits[_i].scope, 1);
-    current_run.units = waits[_i].wait == PROBE_WAIT_OFFER_READ ? in_chunks : alone;
-    current_run.is_set = true;
+    current_run = wait_run(_i);
     for (current_ms = 2; current_ms <= 128 && !has_differed; current_ms *= 4) {
         memset(delays, 0, sizeof(*delays));
         ranks_run(N_RANKS, 2 * RANKS_LIMIT_MS, removal_rank, delays);
@@ -244,6 +279,8 @@ Suite *module_suite(void)
     tcase_set_timeout(tcase, 180);
     tcase_add_loop_test(tcase, training_with_any_operation_delayed_gives_the_same_bits, 0,
                         3 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, training_with_ties_and_any_operation_delayed_gives_the_same_bits, 0,
+                        HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, training_without_a_wait_gives_other_bits, 0, N_OF(waits));
     tcase_add_test(tcase, waits_taken_away_are_all_that_there_are);
     suite_add_tcase(suite, tcase);

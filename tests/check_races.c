@@ -290,6 +290,26 @@ START_TEST(training_of_every_kind_has_no_race)
 }
 END_TEST
 
+/* Slots, and stages of two ranks or of four, take turns. */
+START_TEST(training_with_ties_has_no_race)
+{
+    struct order_logs *logs;
+
+    n_current_runs = 3;
+    for (uint32_t i = 0; i < n_current_runs; i++) {
+        current_runs[i] = order_run_tied(host_strategies[_i % HOST_N_STRATEGIES],
+                                         _i / HOST_N_STRATEGIES, 1 + i, _i % 2 == 0 ? 2 : 4);
+        current_runs[i].is_varied = true;
+        current_runs[i].is_set = i == 1;
+        current_runs[i].has_adamw = true;
+    }
+    logs = runs_record();
+    for (uint32_t i = 0; i < n_current_runs; i++) {
+        no_race_expect(&current_runs[i], &logs[i]);
+    }
+}
+END_TEST
+
 /* ------------------------------------------------------------------ what each wait is there for */
 
 /* A wait, how a run does without it, and the race that is then there. */
@@ -328,10 +348,16 @@ static const struct {
     {{.wait = PROBE_WAIT_OFFER_READ}, "fsdp", 0, PROBE_OFFER_WORDS, PROBE_OFFER_WORDS},
     {{.wait = PROBE_WAIT_EXCHANGE}, "fsdp", 0, PROBE_FLAT, PROBE_PARAMS},
     {{.wait = PROBE_WAIT_EXCHANGE}, "hfsdp", 0, PROBE_PARAMS, PROBE_PARAMS},
+    {{.wait = PROBE_WAIT_TIES}, "fsdp", 2, PROBE_TIED, PROBE_TIED},
+    {{.wait = PROBE_WAIT_TIES}, "ddp", 0, PROBE_TIED, PROBE_TIED},
+    {{.wait = PROBE_WAIT_TIES_READ}, "hsdp", 1, PROBE_TIED, PROBE_TIED},
+    {{.wait = PROBE_WAIT_TIES_READ}, "zero1", 0, PROBE_TIED, PROBE_TIED},
     {{.reduction = PROBE_AWAITED_SLOT}, "ddp", 2, PROBE_SLOT, PROBE_CONTRIBUTION},
     {{.reduction = PROBE_AWAITED_SLOT}, "fsdp", 0, PROBE_SLOT, PROBE_CONTRIBUTION},
     {{.reduction = PROBE_AWAITED_LAST}, "fsdp", 2, PROBE_LATE_VALUES, PROBE_LATE_VALUES},
     {{.reduction = PROBE_AWAITED_STEP}, "hsdp", 0, PROBE_GRADS, PROBE_GRADS},
+    {{.reduction = PROBE_AWAITED_TURN}, "fsdp", 2, PROBE_LATE_VALUES, PROBE_LATE_VALUES},
+    {{.reduction = PROBE_AWAITED_TURN}, "ddp", 0, PROBE_LATE_VALUES, PROBE_CONTRIBUTION},
 };
 
 /* An import of z passes through the stage in two chunks. */
@@ -342,6 +368,12 @@ static const char *removal_name(const struct order_removal *removal)
 {
     return removal->wait != PROBE_WAIT_NONE ? order_wait_names[removal->wait]
                                             : order_reduction_names[removal->reduction];
+}
+
+static bool is_of_ties(const struct order_removal *removal)
+{
+    return removal->wait == PROBE_WAIT_TIES || removal->wait == PROBE_WAIT_TIES_READ ||
+           removal->reduction == PROBE_AWAITED_TURN;
 }
 
 static bool is_expected(const struct order_race *race, enum probe_area written,
@@ -367,7 +399,8 @@ START_TEST(training_without_a_wait_has_a_race)
     uint32_t n_races;
 
     n_current_runs = 1;
-    *run = order_run_named(removals[_i].strategy, removals[_i].scope, 2);
+    *run = is_of_ties(removal) ? order_run_tied(removals[_i].strategy, removals[_i].scope, 2, 2)
+                               : order_run_named(removals[_i].strategy, removals[_i].scope, 2);
     run->is_varied = true;
     run->has_adamw = true;
     run->units = removal->wait == PROBE_WAIT_OFFER_READ ? in_chunks : run->units;
@@ -425,6 +458,7 @@ Suite *module_suite(void)
     suite_add_tcase(suite, checker);
     tcase_set_timeout(protocol, 60);
     tcase_add_loop_test(protocol, training_of_every_kind_has_no_race, 0, ORDER_N_JOBS);
+    tcase_add_loop_test(protocol, training_with_ties_has_no_race, 0, 3 * HOST_N_STRATEGIES);
     tcase_add_loop_test(protocol, training_without_a_wait_has_a_race, 0, N_OF(removals));
     tcase_add_test(protocol, removals_name_every_wait);
     suite_add_tcase(suite, protocol);

@@ -7,19 +7,25 @@
 #include "shard/model.h"
 
 const char *const order_area_names[PROBE_N_AREAS] = {
-    "parameters",   "master",      "flat shard", "reduced gradients",
-    "slot",         "local sums",  "late sums",  "late values",
-    "contribution", "source kind", "inner sums", "step words",
-    "offer words",  "offered",     "stage",      "mailbox"};
+    "parameters", "master",     "flat shard",  "reduced gradients", "slot",
+    "local sums", "late sums",  "late values", "contribution",      "source kind",
+    "inner sums", "step words", "offer words", "offered",           "stage",
+    "tied",       "mailbox"};
 const char *const order_wait_names[PROBE_N_WAITS] = {
-    "none",  "step",    "published", "slot",  "source",     "source outer",
-    "inner", "resting", "outer",     "offer", "offer read", "exchange"};
-const char *const order_reduction_names[PROBE_N_REDUCTIONS] = {
-    "handed over",         "entered",           "left", "done", "awaited for the slot",
-    "awaited as the last", "awaited for a step"};
+    "none",    "step",  "published", "slot",       "source",   "source outer", "inner",
+    "resting", "outer", "offer",     "offer read", "exchange", "ties",         "ties read"};
+const char *const order_reduction_names[PROBE_N_REDUCTIONS] = {"handed over",
+                                                               "entered",
+                                                               "left",
+                                                               "done",
+                                                               "awaited for the slot",
+                                                               "awaited as the last",
+                                                               "awaited for a step",
+                                                               "awaiting its turn"};
 const char *const order_counter_names[ORDER_N_COUNTERS] = {
-    "none",    "epoch",    "step_arrived",  "offer_arrived",  "offer_consumed",
-    "arrived", "consumed", "outer_arrived", "outer_consumed", "n_exchanges"};
+    "none",           "epoch",       "step_arrived", "offer_arrived",
+    "offer_consumed", "arrived",     "consumed",     "outer_arrived",
+    "outer_consumed", "n_exchanges", "ties_arrived", "ties_consumed"};
 
 /* ---------------------------------------------------------------------------------- places */
 
@@ -93,7 +99,9 @@ enum order_counter order_counter_of(const struct order_map *map, const void *cou
     } headers[] = {{offsetof(struct shm_header, epoch), ORDER_EPOCH},
                    {offsetof(struct shm_header, step_arrived), ORDER_STEP_ARRIVED},
                    {offsetof(struct shm_header, offer_arrived), ORDER_OFFER_ARRIVED},
-                   {offsetof(struct shm_header, offer_consumed), ORDER_OFFER_CONSUMED}};
+                   {offsetof(struct shm_header, offer_consumed), ORDER_OFFER_CONSUMED},
+                   {offsetof(struct shm_header, ties_arrived), ORDER_TIES_ARRIVED},
+                   {offsetof(struct shm_header, ties_consumed), ORDER_TIES_CONSUMED}};
     struct order_place place = order_locate(map, counter, sizeof(uint64_t));
     uint64_t at = place.begin;
 

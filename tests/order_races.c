@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define MAX_THREADS  (ORDER_MAX_RANKS * (HOST_MAX_UNITS + 1))
-#define MAX_COUNTERS 1024 /* places of 8 bytes, from the start of a memory */
+#define MAX_COUNTERS 2048 /* places of 8 bytes, from the start of a memory */
 #define NOTHING      UINT32_MAX
 
 struct access {
@@ -203,6 +203,11 @@ static void reduction_replay(struct replay *replay, uint32_t rank, const struct 
     case PROBE_LEFT:
     case PROBE_DONE:
         replay->running[rank] = host;
+        break;
+    case PROBE_AWAITED_TURN:
+        if (!is_removed(replay, rank, event)) {
+            clock_acquire(replay, thread, clock_release(replay, host));
+        }
         break;
     default:
         if (!is_removed(replay, rank, event)) {

@@ -16,6 +16,15 @@ static const char dense[] =
 static const char experts[] = "unit a: w[5,3] k[3]! e[0,4]; class expert(dp); unit b: x[70]@1; "
                               "unit c: y[2,9]; unit d: z[1031]";
 
+/* The same with ties: "v" and "x" have names in unit d, which hands its gradients over before or
+ * behind c; "t" and "u" lie in both stages at other places, and slices of "t" end elsewhere. */
+static const char first_stage[] =
+    "unit a: w[5,3]@1 k[3]! e[0,4]; unit b: x[70] t[1100]~pp; unit c: y[] v[37] u[9]!~pp; "
+    "unit d: z[31] m[37]=v n[70]=x o[3]!=k";
+static const char last_stage[] =
+    "unit a: w[5,3] t[1100]~pp; unit b: x[70]@1 f[900]; unit c: y[] v[37]; "
+    "unit d: z[1031] m[37]=v g[]! u[9]!~pp s[1100]=t";
+
 /* ------------------------------------------------------------------------------------- runs */
 
 struct order_run order_run_named(const char *strategy, int32_t scope, uint32_t slots)
@@ -26,6 +35,20 @@ struct order_run order_run_named(const char *strategy, int32_t scope, uint32_t s
     snprintf(run.settings, sizeof(run.settings),
              "shard_size=2 sharding_strategy=%s accumulation_scope=%s slots=%u", strategy,
              host_scopes[scope], slots);
+    return run;
+}
+
+struct order_run order_run_tied(const char *strategy, int32_t scope, uint32_t slots,
+                                uint32_t stage_ranks)
+{
+    struct order_run run = {.units = first_stage, .last_units = last_stage, .scope = scope};
+
+    run.n_ranks = 2 * stage_ranks;
+    run.slots = slots;
+    snprintf(run.dims, sizeof(run.dims), "pp=2,dp=%u", stage_ranks);
+    snprintf(run.settings, sizeof(run.settings),
+             "shard_size=%u sharding_strategy=%s accumulation_scope=%s slots=%u verify=step:2",
+             stage_ranks / (stage_ranks > 2 ? 2 : 1), strategy, host_scopes[scope], slots);
     return run;
 }
 
@@ -101,10 +124,12 @@ static void *tensor_bytes(const struct hsdp_tensor *tensor, uint64_t n_elems, ui
     return (uint8_t *)tensor->base + tensor->byte_offset;
 }
 
-/* Both names of a tied parameter are one memory: it is read and written by its first. */
+/* Names of a parameter in one unit are one memory: it is read and written by its first. A name for
+ * one of another unit has a gradient of its own. */
 static bool is_in(const struct host *host, uint32_t param, uint32_t unit)
 {
-    return host->params[param].unit == unit && host->params[param].storage == param;
+    return host->params[param].unit == unit &&
+           (host->params[param].storage == param || host_is_alias(host, param));
 }
 
 static void unit_read(struct order_trainer *trainer, uint32_t unit)
@@ -348,7 +373,9 @@ void order_train_model(struct order_trainer *trainer, const struct order_run *ru
 {
     trainer->run = run;
     map->store = NULL;
-    host_plan(&trainer->host, run->settings, run->units);
+    host_plan(&trainer->host, run->settings,
+              run->last_units != NULL && 2 * trainer->host.rank >= run->n_ranks ? run->last_units
+                                                                                : run->units);
     host_model(&trainer->host);
     order_probe_model(&trainer->host, map);
 }
@@ -366,8 +393,16 @@ void order_train_drop(struct order_trainer *trainer, struct order_map *map)
 
 void order_train_load(struct order_trainer *trainer, uint32_t seed)
 {
+    struct host *host = &trainer->host;
+    const struct hsdp_model_ops *ops = host->api->model;
+
     load_seed = seed;
-    host_load(&trainer->host, weight);
+    host_load(host, weight);
+    if (trainer->run->last_units != NULL) { /* then copies are equal, too */
+        host_must(host, ops->edit_begin(host->model, NULL, &host->err));
+        host_must(host, ops->sync(host->model, NULL, &host->err));
+        host_must(host, ops->edit_end(host->model, NULL, &host->err));
+    }
     trainer->n_batches = 0;
 }
 

@@ -10,6 +10,7 @@ struct order_run {
     char dims[64];
     char settings[256];
     const char *units;
+    const char *last_units; /* of the second half of the ranks, a stage; NULL = the same */
     uint32_t n_ranks;
     int32_t scope;  /* planned, and that of a window's first microbatch; the other two are full */
     uint32_t slots; /* planned */
@@ -35,6 +36,9 @@ struct order_trainer {
 struct order_run order_run_of(uint32_t job, uint32_t number);
 /** The same by name, on "dp=4" split into 2 x 2; neither varied nor with AdamW. */
 struct order_run order_run_named(const char *strategy, int32_t scope, uint32_t slots);
+/** Two stages of 2 or 4 ranks; parameters are tied across units and across stages. */
+struct order_run order_run_tied(const char *strategy, int32_t scope, uint32_t slots,
+                                uint32_t stage_ranks);
 
 /** Joins, and gives the job a probe. */
 void order_train_join(struct order_trainer *trainer, uint32_t rank, const struct order_run *run,

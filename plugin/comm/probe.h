@@ -33,6 +33,7 @@ enum probe_area {
     PROBE_OFFER_WORDS, /* tag and size */
     PROBE_OFFERED,     /* what an offer copies from */
     PROBE_STAGE,
+    PROBE_TIED,    /* elements tied over stages, where their holders read them */
     PROBE_MAILBOX, /* of job_exchange */
     PROBE_N_AREAS,
 };
@@ -51,6 +52,8 @@ enum probe_wait {
     PROBE_WAIT_OFFER,        /* offer_arrived */
     PROBE_WAIT_OFFER_READ,   /* offer_consumed */
     PROBE_WAIT_EXCHANGE,     /* job_exchange: the barrier of an edit */
+    PROBE_WAIT_TIES,         /* ties_arrived */
+    PROBE_WAIT_TIES_READ,    /* ties_consumed, before tied elements are written */
     PROBE_N_WAITS,
 };
 
@@ -63,6 +66,8 @@ enum probe_reduction {
     PROBE_AWAITED_SLOT, /* the host's thread has seen that it has read the slot, to acquire it; */
     PROBE_AWAITED_LAST, /* that it is done, before the unit is handed over again, */
     PROBE_AWAITED_STEP, /* and before a step */
+    PROBE_AWAITED_TURN, /* the other way around: it sees what the host's thread has done until its
+                           turn came, behind other units of its pass */
     PROBE_N_REDUCTIONS,
 };
 

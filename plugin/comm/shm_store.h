@@ -54,6 +54,8 @@
  *               only those of P
  *   OFFER       stage, tag and size are read after offer_arrived of their rank,
  *   OFFER_READ  and written again only after offer_consumed of all peers
+ *   TIES        elements tied over stages are read after ties_arrived of all holders,
+ *   TIES_READ   and written again only after their ties_consumed
  *
  * Step words and the mailboxes of exchanges are there twice instead: who writes one has seen that
  * all are done with it.

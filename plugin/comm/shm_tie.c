@@ -18,6 +18,15 @@ static float *tied_room(const struct store *store, uint32_t rank)
     return (float *)(store->regions[rank] + shm_ties_offset());
 }
 
+static const float *run_source(const struct store *store, const struct store_tied_run *run,
+                               uint32_t holder)
+{
+    const float *source = tied_room(store, run->ranks[holder]) + run->places[holder];
+
+    probe_read(store->probe, PROBE_TIED, PROBE_NO_UNIT, source, run->n_elems * sizeof(float));
+    return source;
+}
+
 static int32_t holders_await(struct store *store, const struct store_ties *ties, bool is_consumed,
                              struct hsdp_error *reterr)
 {
@@ -34,7 +43,9 @@ static int32_t holders_await(struct store *store, const struct store_ties *ties,
         entries[i].counter = is_consumed ? &header->ties_consumed : &header->ties_arrived;
         entries[i].target = store->n_ties_runs - (is_consumed ? 1 : 0);
         entries[i].rank = ties->ranks[i];
+        entries[i].wait = is_consumed ? PROBE_WAIT_TIES_READ : PROBE_WAIT_TIES;
     }
+    probe_expect(store->probe, entries, ties->n_ranks);
     return job_wait(store->job, &wait, reterr);
 }
 
@@ -44,7 +55,7 @@ static void run_sum(const struct store *store, const struct store_tied_run *run)
     struct reduce_spec spec = {.sources = sources, .dim_sizes = run->dim_sizes};
 
     for (uint32_t h = 0; h < run->n_holders; h++) {
-        sources[h] = tied_room(store, run->ranks[h]) + run->places[h];
+        sources[h] = run_source(store, run, h);
     }
     spec.n_dims = run->n_dims;
     spec.dst = run->values;
@@ -67,8 +78,7 @@ static void runs_read(const struct store *store, const struct store_ties *ties)
         if (ties->is_sum) {
             run_sum(store, run);
         } else if (run->own != 0) {
-            memcpy(run->values, tied_room(store, run->ranks[0]) + run->places[0],
-                   run->n_elems * sizeof(float));
+            memcpy(run->values, run_source(store, run, 0), run->n_elems * sizeof(float));
         }
     }
     fp_mode_leave(mode);
@@ -88,8 +98,11 @@ int32_t shm_ties_run(struct store *store, const struct store_ties *ties, struct 
         const struct store_tied_run *run = &ties->runs[i];
 
         if (run->values != NULL) {
-            memcpy(tied_room(store, store->rank) + run->places[run->own], run->values,
-                   run->n_elems * sizeof(float));
+            float *room = tied_room(store, store->rank) + run->places[run->own];
+
+            probe_write(store->probe, PROBE_TIED, PROBE_NO_UNIT, room,
+                        run->n_elems * sizeof(float));
+            memcpy(room, run->values, run->n_elems * sizeof(float));
         }
     }
     job_signal(store->job, &mine->ties_arrived, store->n_ties_runs, ties->ranks, ties->n_ranks);

@@ -3,6 +3,7 @@
 #include "shard/alias.h"
 
 #include "base/error.h"
+#include "comm/probe.h"
 #include "device/fpmode.h"
 #include "device/kernels.h"
 
@@ -126,6 +127,8 @@ int32_t alias_grads_add(struct hsdp_model *model, uint32_t unit, struct hsdp_err
         contribution.joins_handed = u->pass == model->units[unit].pass && u->is_handed;
         contribution.param = param->storage;
         contribution.values = slot + param->alias_offset_elems * dtype_bytes(contribution.dtype);
+        probe_read(job_probe(model->job), PROBE_SLOT, unit, contribution.values,
+                   param->n_elems * dtype_bytes(contribution.dtype));
         status = contribution_add(model, &contribution, reterr);
     }
     return status;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "comm/probe.h"
 #include "shard/alias.h"
 #include "shard/tensor.h"
 #include "shard/unit.h"
@@ -116,6 +117,7 @@ static void turn_raise(struct hsdp_model *model, struct pass *pass)
     while (pass->turn < pass->n_units &&
            (model->units[pass->units[pass->turn]].is_handed ||
             plan_grad_elems(model->plan, pass->units[pass->turn]) == 0)) {
+        probe_reduction(job_probe(model->job), pass->units[pass->turn], PROBE_AWAITED_TURN);
         pass->turn++;
     }
 }

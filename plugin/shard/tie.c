@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "comm/probe.h"
 #include "device/fpmode.h"
 #include "device/kernels.h"
 #include "shard/model.h"
@@ -245,8 +246,12 @@ int32_t ties_sum(struct hsdp_model *model, struct hsdp_error *reterr)
         const struct tied_range *range = &model->ties.ranges[i];
         float *grads = model->ops->step_grads(model->store, range->unit);
 
-        model->ties.runs[i].values =
-            range_is_frozen(model, range) ? NULL : grads + range->first_elem;
+        model->ties.runs[i].values = NULL;
+        if (!range_is_frozen(model, range)) {
+            model->ties.runs[i].values = grads + range->first_elem;
+            probe_write(job_probe(model->job), PROBE_GRADS, range->unit, model->ties.runs[i].values,
+                        range->n_elems * sizeof(float));
+        }
     }
     return ties_run(model, "step", true, reterr);
 }
@@ -268,6 +273,21 @@ struct tied_range ties_next_copy(const struct hsdp_model *model, uint32_t unit, 
 }
 
 /* ------------------------------------------------------------------------------------ sync */
+
+static void range_probe(const struct hsdp_model *model, const struct tied_range *range,
+                        const struct flat_shard *shard, bool is_write)
+{
+    uint32_t elem_bytes = (uint32_t)dtype_bytes(shard->dtype);
+    const void *elems = shard->base + range->first_elem * elem_bytes;
+
+    if (is_write) {
+        probe_write(job_probe(model->job), PROBE_FLAT, range->unit, elems,
+                    range->n_elems * elem_bytes);
+    } else {
+        probe_read(job_probe(model->job), PROBE_FLAT, range->unit, elems,
+                   range->n_elems * elem_bytes);
+    }
+}
 
 /* What lies in one flat shard: in fp32 on the way, which holds 16-bit values as they are. */
 static int32_t flat_sync(struct hsdp_model *model, int32_t flat, float *values,
@@ -293,9 +313,11 @@ static int32_t flat_sync(struct hsdp_model *model, int32_t flat, float *values,
             }
             elems = shard.base + range->first_elem * dtype_bytes(shard.dtype);
             if (is_back == 0) {
+                range_probe(model, range, &shard, false);
                 job_kernels(model->job)->to_fp32(at, elems, shard.dtype, range->n_elems);
                 model->ties.runs[i].values = at;
             } else if (model->ties.runs[i].own != 0) {
+                range_probe(model, range, &shard, true);
                 job_kernels(model->job)->from_fp32(elems, shard.dtype, at, range->n_elems);
             }
             at += range->n_elems;
