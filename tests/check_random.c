@@ -250,12 +250,18 @@ static void window_run(struct host *host, struct serial *serial, struct trace *t
     step_close(host, serial, step, &result);
 }
 
+static uint32_t first_holder(uint32_t param, uint32_t rank)
+{
+    return random_first_holder(&running, param, rank);
+}
+
 static void serial_set(struct serial *serial, const struct host *host)
 {
     serial_init(serial, host, random_weight);
     serial->gradient = random_gradient;
     serial->late = random_late;
     serial->has_pass = random_has_pass;
+    serial->first_holder = first_holder;
     serial->scopes = running.scopes;
     serial->n_batches = running.n_batches;
     serial->is_local = running.is_local;
@@ -265,9 +271,11 @@ static void serial_set(struct serial *serial, const struct host *host)
 
 static void run_train(struct host *host, int run, struct trace *trace)
 {
+    char units[RANDOM_TEXT_BYTES];
     struct serial serial;
 
-    host_plan(host, running.settings[run], running.units[run]);
+    random_case_units(&running, run, host->rank, units);
+    host_plan(host, running.settings[run], units);
     host_model(host);
     random_values_set(&running, host);
     host_load(host, random_weight);
@@ -374,6 +382,7 @@ START_TEST(random_cases_have_every_feature)
                                         "[0]",    "!",       "/3",      "[2050]", "=u0p0"};
     static struct random_case drawn;
     uint32_t n_words[N_OF(words)] = {0};
+    uint32_t n_tied = 0, n_aliases = 0, n_norms = 0;
     uint32_t n_bits = 0, n_chunks = 0, n_absent = 0, n_late = 0, n_weight = 0, n_eight = 0;
 
     for (uint64_t number = 0; number < N_CASES; number++) {
@@ -383,6 +392,9 @@ START_TEST(random_cases_have_every_feature)
         n_absent += drawn.has_absent;
         n_late += drawn.has_late;
         n_weight += drawn.has_weight;
+        n_tied += drawn.holders != 0;
+        n_aliases += drawn.has_aliases;
+        n_norms += drawn.norm_p != 0.0 && drawn.norm_p != 2.0;
         n_eight += drawn.n_ranks == RANDOM_MAX_RANKS;
         for (int i = 0; i < N_OF(words); i++) {
             n_words[i] += strstr(drawn.dims, words[i]) != NULL ||
@@ -393,6 +405,8 @@ START_TEST(random_cases_have_every_feature)
     ck_assert_msg(n_bits > N_CASES / 2 && n_chunks > 200 && n_absent > 200 && n_late > 200 &&
                       n_weight > 200 && n_eight > 100,
                   "%u %u %u %u %u %u", n_bits, n_chunks, n_absent, n_late, n_weight, n_eight);
+    ck_assert_msg(n_tied > 200 && n_aliases > 200 && n_norms > 200, "%u %u %u", n_tied, n_aliases,
+                  n_norms);
     for (int i = 0; i < N_OF(words); i++) {
         ck_assert_msg(n_words[i] >= 50, "\"%s\" is in %u cases", words[i], n_words[i]);
     }
@@ -462,6 +476,7 @@ START_TEST(comparison_with_a_wrong_model_fails)
     running.n_ranks = 4;
     running.n_batches = running.n_steps = 1;
     running.n_slots = 2;
+    running.n_stages = running.stage_stride = 1;
     running.scopes[0] = HSDP_SCOPE_FULL;
     running.is_local = running.is_exact = true;
     strcpy(running.dims, "dp=2,cp=2");

@@ -21,6 +21,7 @@ struct draw_mesh {
     uint32_t n_dims;
     uint32_t shard_sizes[RANDOM_RUNS]; /* 0 = not given */
     uint32_t replicated;               /* replicate_dims as a mask; 0 = not given */
+    uint32_t shared;                   /* over which some class is replicated, as a mask */
 };
 
 uint64_t random_mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
@@ -256,6 +257,7 @@ struct draw_class {
     char head[96]; /* "class b(dp,cp)(dp)"; "" = the first one, which need not be written */
     char settings[192];
     const char *strategies[RANDOM_RUNS];
+    uint32_t over; /* replicated over these, as a mask */
     bool is_sum;
 };
 
@@ -295,6 +297,7 @@ static uint32_t selectors_draw(struct random_case *random, const struct draw_mes
         draw_one_in(random, 3) ? some_of(random, all) : some_of(random, data_mask(mesh));
     uint32_t reduced = draw_one_in(random, 4) ? some_of(random, over) : over;
 
+    row->over = over;
     put(row->head, sizeof(row->head), "(");
     selector_put(row->head, sizeof(row->head), mesh, over);
     put(row->head, sizeof(row->head), ")");
@@ -356,17 +359,56 @@ static const char *shape_draw(struct random_case *random)
                                    : small[draw(random, N_OF(small))];
 }
 
+/* Copies of a parameter on other stages. */
+static const char *tie_draw(struct random_case *random, uint32_t param)
+{
+    random->is_tied[param] = random->n_stages > 1 && draw_one_in(random, 3);
+    return random->is_tied[param] ? "*" : "";
+}
+
+/* What units have drawn so far. */
+struct draw_params {
+    const char *shapes[MAX_UNITS]; /* of the first parameter of each unit, */
+    const char *ends[MAX_UNITS];   /* and what stands behind */
+    uint32_t first_unit;           /* of this class */
+    uint32_t n_params;
+};
+
+/* A name for the first parameter of an earlier unit of the same class, now and then. */
+static bool alias_draw(struct random_case *random, const struct draw_params *drawn, uint32_t unit,
+                       uint32_t i, char *text, size_t max_bytes)
+{
+    uint32_t n_units = unit - drawn->first_unit;
+    uint32_t other = drawn->first_unit + (n_units == 0 ? 0 : draw(random, n_units));
+
+    if (n_units == 0 || drawn->ends[other][0] == '@' || !draw_one_in(random, 4)) {
+        return false;
+    }
+    put(text, max_bytes, " u%up%u%s%s=u%up0", unit, i, drawn->shapes[other], drawn->ends[other],
+        other);
+    random->has_aliases = true;
+    return true;
+}
+
 /* The parameters of one unit: the later ones may be tied to the first. */
-static void params_draw(struct random_case *random, uint32_t unit, char *text, size_t max_bytes)
+static void params_draw(struct random_case *random, struct draw_params *drawn, uint32_t unit,
+                        char *text, size_t max_bytes)
 {
     uint32_t n_params = 1 + draw(random, 3);
     const char *first_shape = shape_draw(random);
     const char *first_end = draw_one_in(random, 6) ? "!" : draw_one_in(random, 6) ? "@1" : "";
 
-    put(text, max_bytes, " u%up0%s%s", unit, first_shape, first_end);
-    for (uint32_t i = 1; i < n_params; i++) {
+    drawn->shapes[unit] = first_shape;
+    drawn->ends[unit] = first_end;
+    put(text, max_bytes, " u%up0%s%s%s", unit, first_shape, first_end,
+        tie_draw(random, drawn->n_params++));
+    for (uint32_t i = 1; i < n_params; i++, drawn->n_params++) {
         const char *shape = shape_draw(random);
         char end[8] = "";
+
+        if (alias_draw(random, drawn, unit, i, text, max_bytes)) {
+            continue;
+        }
 
         if (draw_one_in(random, 4)) { /* frozen, another hyper group, or in blocks */
             static const char *const ends[] = {"!", "@1", "/3", "/4", "/50", "/1"};
@@ -375,14 +417,44 @@ static void params_draw(struct random_case *random, uint32_t unit, char *text, s
         }
         if (first_end[0] == '\0' && draw_one_in(random, 5)) {
             put(text, max_bytes, " u%up%u%s=u%up0", unit, i, first_shape, unit);
+        } else if (end[0] == '\0' && draw_one_in(random, 3)) {
+            put(text, max_bytes, " u%up%u%s^", unit, i, shape);
         } else {
-            put(text, max_bytes, " u%up%u%s%s", unit, i, shape, end);
+            put(text, max_bytes, " u%up%u%s%s%s", unit, i, shape, end,
+                tie_draw(random, drawn->n_params));
         }
     }
 }
 
-static void units_draw(struct random_case *random, const struct draw_mesh *mesh)
+/* Two stages or more, unless some class has equal values on all of them. */
+static void holders_draw(struct random_case *random, const struct draw_mesh *mesh)
 {
+    int pp = mesh_dim(mesh, "pp");
+    bool is_tied = memchr(random->is_tied, true, sizeof(random->is_tied)) != NULL;
+
+    if (pp < 0 || (mesh->shared >> pp & 1u) != 0) {
+        random->n_stages = 1;
+        return;
+    }
+    while (is_tied && is_power_of_two(random->holders)) {
+        random->holders = draw(random, 1u << random->n_stages);
+    }
+}
+
+static void stages_set(struct random_case *random, const struct draw_mesh *mesh)
+{
+    int pp = mesh_dim(mesh, "pp");
+
+    random->n_stages = pp < 0 ? 1 : mesh->sizes[pp];
+    random->stage_stride = 1;
+    for (int d = pp + 1; pp >= 0 && d < (int)mesh->n_dims; d++) {
+        random->stage_stride *= mesh->sizes[d];
+    }
+}
+
+static void units_draw(struct random_case *random, struct draw_mesh *mesh)
+{
+    struct draw_params drawn = {.n_params = 0};
     uint32_t n_units = 1 + draw(random, MAX_UNITS);
     uint32_t n_classes = 0;
 
@@ -393,12 +465,14 @@ static void units_draw(struct random_case *random, const struct draw_mesh *mesh)
             struct draw_class row;
 
             class_draw(random, mesh, n_classes, &row);
+            mesh->shared |= row.over;
+            drawn.first_unit = unit;
             for (int run = 0; run < RANDOM_RUNS; run++) {
                 class_put(random, n_classes, &row, run);
             }
             n_classes++;
         }
-        params_draw(random, unit, params, sizeof(params));
+        params_draw(random, &drawn, unit, params, sizeof(params));
         for (int run = 0; run < RANDOM_RUNS; run++) {
             put(random->units[run], sizeof(random->units[run]), "unit u%u:%s; ", unit, params);
         }
@@ -492,7 +566,9 @@ void random_case_draw(struct random_case *ret, uint64_t seed)
     dims_draw(ret, &mesh);
     data_draw(ret, &mesh);
     split_draw(ret, &mesh);
+    stages_set(ret, &mesh);
     units_draw(ret, &mesh);
+    holders_draw(ret, &mesh);
     window_draw(ret);
     placement_put(ret, &mesh);
     checks_draw(ret);
@@ -503,7 +579,7 @@ void random_case_print(const struct random_case *random)
 {
     static const char *const steps[] = {"plain", "discard", "nonfinite", "copy", "sync"};
 
-    printf("mesh: %s\n", random->dims);
+    printf("mesh: %s, stages that hold '*': 0x%x\n", random->dims, random->holders);
     for (int run = 0; run < RANDOM_RUNS; run++) {
         printf("run %d: %s\n       %s\n", run, random->settings[run], random->units[run]);
     }

@@ -21,6 +21,7 @@ enum purpose {
 
 static const struct random_case *drawn;
 static const struct host *owner;
+static uint32_t families[HOST_MAX_UNITS];                 /* likewise */
 static uint32_t twins[HOST_MAX_PARAMS][RANDOM_MAX_RANKS]; /* see random_values_set */
 
 static uint64_t mixed(enum purpose purpose, uint64_t a, uint64_t b, uint64_t c)
@@ -35,6 +36,24 @@ static uint32_t batch_step(uint32_t batch)
 
 /* ------------------------------------------------------------------------------------- values */
 
+/* Units with names for parameters of each other are in a window, a pass and a chunk together: so
+ * what a name adds comes before the reduction that it is for. */
+static void families_find(const struct host *host)
+{
+    for (uint32_t unit = 0; unit < host->n_units; unit++) {
+        families[unit] = unit;
+    }
+    for (uint32_t param = 0; param < host->n_params; param++) { /* names come behind storages */
+        const struct host_param *p = &host->params[param];
+        uint32_t family = families[p->unit];
+        uint32_t other = families[host->params[p->storage].unit];
+
+        for (uint32_t unit = 0; unit < host->n_units; unit++) {
+            families[unit] = families[unit] == family ? other : families[unit];
+        }
+    }
+}
+
 /*
  * Ranks over which a parameter is replicated but not reduced have equal gradients: they have those
  * of their twin, the first of them.
@@ -43,6 +62,7 @@ void random_values_set(const struct random_case *random, const struct host *host
 {
     drawn = random;
     owner = host;
+    families_find(host);
     for (uint32_t param = 0; param < host->n_params; param++) {
         for (uint32_t rank = 0; rank < host->n_ranks; rank++) {
             twins[param][rank] =
@@ -52,24 +72,26 @@ void random_values_set(const struct random_case *random, const struct host *host
 }
 
 /* -1 to 1: of any bits, or of so few that 256 of them add up exactly in fp32. */
-static double unit_value(uint64_t bits)
+static double unit_value(uint64_t bits, bool is_exact)
 {
-    return drawn->is_exact ? (double)((int64_t)(bits >> 11 & 127u) - 64) / 64.0
-                           : (double)(bits >> 11) * 0x1p-52 - 1.0;
+    return is_exact ? (double)((int64_t)(bits >> 11 & 127u) - 64) / 64.0
+                    : (double)(bits >> 11) * 0x1p-52 - 1.0;
 }
 
 double random_weight(struct host_at at)
 {
+    at.rank = random_first_holder(drawn, at.param, at.rank);
     return (double)(mixed(FOR_WEIGHT, at.rank, at.param, at.elem) >> 11) * 0x1p-52 - 1.0;
 }
 
 /* A unit that is in a window at all is in its last pass, which has scope full. */
 static bool unit_has_pass(uint32_t batch, uint32_t unit)
 {
+    uint32_t family = families[unit];
     bool is_last = batch % drawn->n_batches == drawn->n_batches - 1;
-    bool is_left_out = mixed(FOR_UNIT, 1, batch_step(batch), unit) % 10 == 0;
+    bool is_left_out = mixed(FOR_UNIT, 1, batch_step(batch), family) % 10 == 0;
 
-    return !is_left_out && (is_last || mixed(FOR_UNIT, 2, batch, unit) % 8 != 0);
+    return !is_left_out && (is_last || mixed(FOR_UNIT, 2, batch, family) % 8 != 0);
 }
 
 bool random_has_pass(uint32_t batch, uint32_t param)
@@ -120,7 +142,8 @@ double random_gradient(struct host_at at)
     if (nonfinite_value(at) != 0.0) {
         return nonfinite_value(at);
     }
-    return unit_value(mixed(FOR_GRADIENT, twin * 64u + at.microbatch, at.param, at.elem));
+    return unit_value(mixed(FOR_GRADIENT, twin * 64u + at.microbatch, at.param, at.elem),
+                      drawn->is_exact || drawn->has_aliases);
 }
 
 /* Some parameters get a constant from elsewhere, which every dtype holds. */
@@ -177,7 +200,7 @@ static uint32_t unit_chunk(uint32_t batch, uint32_t unit)
 {
     bool is_split = drawn->has_chunks && mixed(FOR_CHUNK, batch, 0, 0) % 2 == 0;
 
-    return is_split ? (uint32_t)(mixed(FOR_CHUNK, batch, 1, unit) % 2) : 0;
+    return is_split ? (uint32_t)(mixed(FOR_CHUNK, batch, 1, families[unit]) % 2) : 0;
 }
 
 static void walk_init(struct walk *walk, struct host *host, uint32_t batch, uint32_t chunk)
@@ -253,7 +276,8 @@ static void unit_acquire(struct host *host, uint32_t unit, uint32_t batch)
         struct host_at at = {host->rank, batch, param, 0};
         struct hsdp_tensor view;
 
-        if (p->unit != unit || p->is_frozen || p->storage != param ||
+        if (p->unit != unit || p->is_frozen ||
+            (p->storage != param && !host_is_alias(host, param)) ||
             (use == HSDP_USE_BACKWARD && param_is_zero(twins[param][host->rank], batch, param))) {
             continue;
         }

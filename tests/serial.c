@@ -153,7 +153,13 @@ static double norm_root(double norm, double p)
     return isinf(p) || p == 1.0 ? norm : p == 2.0 ? sqrt(norm) : pow(norm, 1.0 / p);
 }
 
-/* The gradient of a parameter as `holder` and its peers hold it. */
+/* The same rank of the first stage that holds a parameter. */
+static uint32_t first_holder(const struct serial *serial, uint32_t param, uint32_t rank)
+{
+    return serial->first_holder == NULL ? rank : serial->first_holder(param, rank);
+}
+
+/* The gradient of a parameter as `holder` and its peers hold it, on all stages. */
 static void holder_reduce(struct serial *serial, uint32_t param, uint32_t holder, bool is_mine,
                           struct norms *norms)
 {
@@ -166,7 +172,7 @@ static void holder_reduce(struct serial *serial, uint32_t param, uint32_t holder
     uint32_t n_peers = 0;
 
     for (uint32_t rank = 0; rank < host->n_ranks; rank++) {
-        if (host_reducer(host, param, rank) == holder) {
+        if (host_reducer(host, param, first_holder(serial, param, rank)) == holder) {
             peers[n_peers++] = rank;
         }
     }
@@ -203,9 +209,10 @@ void serial_reduce(struct serial *serial)
             continue;
         }
         for (uint32_t rank = 0; rank < host->n_ranks; rank++) {
-            if (host_holder(host, param, rank) == rank) {
-                holder_reduce(serial, param, rank, host_holder(host, param, host->rank) == rank,
-                              &norms);
+            uint32_t own = first_holder(serial, param, host->rank);
+
+            if (host_holder(host, param, first_holder(serial, param, rank)) == rank) {
+                holder_reduce(serial, param, rank, host_holder(host, param, own) == rank, &norms);
             }
         }
     }

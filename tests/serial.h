@@ -22,7 +22,8 @@ struct serial {
     uint32_t first_batch;
     bool is_local; /* scope none is planned */
     bool is_exact; /* all sums of gradients are exact in fp32: only the division rounds */
-    bool (*has_pass)(uint32_t batch, uint32_t param); /* its unit is in one; NULL = always */
+    uint32_t (*first_holder)(uint32_t param, uint32_t rank); /* over stages; NULL = no ties there */
+    bool (*has_pass)(uint32_t batch, uint32_t param);        /* its unit is in one; NULL = always */
     double divisor;                   /* of a mean, where the class has none of its own */
     double norm_p;                    /* 0 = 2 */
     double *weights[HOST_MAX_PARAMS]; /* of this rank; owned, like the next three */
