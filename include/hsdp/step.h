@@ -27,9 +27,10 @@ extern "C" {
  * the flag and makes clip 1; gradients stay as they are.
  *
  * With verify=step:N each step whose number is a multiple of N compares what replicas hold: the
- * parameters, the masters, and the states, as they are when the step begins. Every bit counts, but
- * for padding. This reads all of them once and adds a word to the step's collective. Only when
- * something differs are there more collectives, in the first call that waits for the step's result.
+ * parameters, the masters, and the states, as they are when the step begins; so it does with the
+ * copies of parameters that are tied over other ranks. Every bit counts, but for padding. This
+ * reads all of them once and adds a word to the step's collective. Only when something differs are
+ * there more collectives, in the first call that waits for the step's result.
  */
 
 /**
@@ -96,8 +97,8 @@ struct hsdp_step_ops {
      * that another ended, which fails the job;
      * HSDP_ERR_NONFINITE if the host asked for it; HSDP_ERR_STATE when no step is open;
      * HSDP_ERR_DRIFT on every rank, also of end and of hsdp.adamw, when replicas differ: it names
-     * the unit, two ranks, and what. The step is still open, to be discarded; model->sync in an
-     * edit makes replicas equal again.
+     * the unit, two ranks, and what; of tied copies the parameter and a rank of each. The step is
+     * still open, to be discarded; model->sync in an edit makes replicas equal again.
      */
     int32_t (*result)(hsdp_model *model, struct hsdp_step_info *ret_result,
                       struct hsdp_error *reterr);

@@ -120,6 +120,18 @@ static int32_t gradient_note(struct hsdp_plan *plan, const struct plan_class *kl
     return note_add(plan, note, reterr);
 }
 
+static bool class_has_tie(const struct hsdp_plan *plan, const struct plan_class *klass)
+{
+    for (uint32_t t = 0; t < plan->n_ties; t++) {
+        const struct plan_unit *unit = &plan->units[plan->params[plan->ties[t].param].unit];
+
+        if (&plan->classes[unit->class_index] == klass) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Where nothing is held twice there is nothing to compare: a host that asks for it should know. */
 static int32_t verify_note(struct hsdp_plan *plan, const struct plan_class *klass,
                            struct hsdp_error *reterr)
@@ -131,9 +143,10 @@ static int32_t verify_note(struct hsdp_plan *plan, const struct plan_class *klas
         return HSDP_OK;
     }
     snprintf(note, sizeof(note),
-             "verify step:%" PRIu32 ": class %.64s has no replicas under %s, so nothing of it is "
+             "verify step:%" PRIu32 ": class %.64s has no replicas under %s, so nothing of it%s is "
              "compared",
-             plan->verify.n_steps, klass->name, klass->strategy->name);
+             plan->verify.n_steps, klass->name, klass->strategy->name,
+             class_has_tie(plan, klass) ? " but what is tied over other ranks" : "");
     return note_add(plan, note, reterr);
 }
 

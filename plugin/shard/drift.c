@@ -10,29 +10,10 @@
 #include "base/error.h"
 #include "comm/probe.h"
 #include "device/checksum.h"
-
-#define TEXT_BYTES 256u
+#include "shard/drift_internal.h"
 
 /* Hashes that one exchange carries of each rank. */
 #define HASHES_PER_EXCHANGE (JOB_EXCHANGE_MAX_BYTES / sizeof(uint64_t))
-
-/* What one rank has found; the lowest that has found something speaks for all. */
-struct finding {
-    uint32_t is_found;
-    uint32_t reserved;
-    char unit[64];
-    char text[TEXT_BYTES];
-};
-
-struct drift {
-    uint64_t *hashes; /* of the step that is open, item by item */
-    uint64_t n_items;
-    struct hsdp_segment *segments; /* room for those of any unit */
-    uint8_t *received;             /* one exchange */
-    uint64_t *replicas;            /* one number of each of them, or of each rank */
-    struct finding finding;        /* of the step that is open */
-    bool is_named;                 /* it has been looked for */
-};
 
 /* ------------------------------------------------------------------------------------ items */
 
@@ -43,23 +24,12 @@ struct drift {
  */
 #define ITEMS_PER_UNIT (2u * PLAN_MAX_BUFFERS)
 
-enum item_kind { ITEM_PARAM, ITEM_MASTER, ITEM_STATE };
-
-struct item {
-    enum item_kind kind;
-    uint32_t unit;
-    uint32_t buffer;
-    uint32_t state;
-    int cut;               /* of the shard that is hashed */
-    uint32_t replica_dims; /* whose ranks hold the same shard */
-};
-
 static uint64_t items_count(const struct hsdp_model *model)
 {
     return (uint64_t)model->plan->n_units * (ITEMS_PER_UNIT + model->n_states);
 }
 
-static bool item_exists(const struct hsdp_model *model, const struct item *item)
+bool drift_item_exists(const struct hsdp_model *model, const struct item *item)
 {
     const struct plan_unit *unit = &model->plan->units[item->unit];
 
@@ -73,11 +43,19 @@ static bool item_exists(const struct hsdp_model *model, const struct item *item)
     }
 }
 
+void drift_item_place(const struct hsdp_model *model, struct item *item)
+{
+    const struct plan_unit *unit = &model->plan->units[item->unit];
+    const struct placement *place = &model->plan->classes[unit->class_index].place;
+
+    item->cut = item->kind == ITEM_PARAM ? HSDP_SHARD_PARAM : HSDP_SHARD_STEP;
+    item->replica_dims = place->replicated & ~place->cuts[item->cut];
+}
+
 /* False where there is no such thing, or nobody else holds it. */
 static bool item_find(const struct hsdp_model *model, uint64_t index, struct item *ret)
 {
     uint64_t n_fixed = (uint64_t)model->plan->n_units * ITEMS_PER_UNIT;
-    const struct placement *place;
     uint32_t n_units = model->plan->n_units;
 
     memset(ret, 0, sizeof(*ret));
@@ -90,15 +68,12 @@ static bool item_find(const struct hsdp_model *model, uint64_t index, struct ite
         ret->kind = ITEM_STATE;
         ret->state = (uint32_t)((index - n_fixed) / n_units);
     }
-    place = &model->plan->classes[model->plan->units[ret->unit].class_index].place;
-    ret->cut = ret->kind == ITEM_PARAM ? HSDP_SHARD_PARAM : HSDP_SHARD_STEP;
-    ret->replica_dims = place->replicated & ~place->cuts[ret->cut];
-    return item_exists(model, ret) && mesh_span(model->plan->mesh, ret->replica_dims) > 1;
+    drift_item_place(model, ret);
+    return drift_item_exists(model, ret) && mesh_span(model->plan->mesh, ret->replica_dims) > 1;
 }
 
-/* Where this rank holds it. */
-static int32_t item_shard(struct hsdp_model *model, const struct item *item,
-                          struct flat_shard *ret_shard, struct hsdp_error *reterr)
+int32_t drift_item_shard(struct hsdp_model *model, const struct item *item,
+                         struct flat_shard *ret_shard, struct hsdp_error *reterr)
 {
     const struct plan_unit *unit = &model->plan->units[item->unit];
     const void *resting;
@@ -130,7 +105,7 @@ static int32_t item_hash(struct hsdp_model *model, uint64_t index, const struct 
     uint64_t hash = 0;
     int32_t status;
 
-    status = item_shard(model, item, &shard, reterr);
+    status = drift_item_shard(model, item, &shard, reterr);
     if (status == HSDP_OK) {
         probe_read(job_probe(model->job), item->kind == ITEM_PARAM ? PROBE_PARAMS : PROBE_FLAT,
                    item->unit, shard.base, shard.n_elems * dtype_bytes(shard.dtype));
@@ -187,6 +162,7 @@ void drift_destroy(struct drift *drift)
         return;
     }
     free(drift->hashes);
+    free(drift->tied_hashes);
     free(drift->segments);
     free(drift->replicas);
     free(drift->received);
@@ -217,7 +193,7 @@ static int32_t hashes_reserve(struct hsdp_model *model, struct hsdp_error *reter
  * The index-th of n numbers that add up to zero. All but the first are odd and without pattern, so
  * that differences of several replicas do not cancel.
  */
-static uint64_t replica_weight(uint32_t index, uint32_t n_replicas)
+uint64_t drift_weight(uint32_t index, uint32_t n_replicas)
 {
     uint64_t others = 0;
 
@@ -225,7 +201,7 @@ static uint64_t replica_weight(uint32_t index, uint32_t n_replicas)
         return checksum_mix(index) | 1;
     }
     for (uint32_t i = 1; i < n_replicas; i++) {
-        others += replica_weight(i, n_replicas);
+        others += drift_weight(i, n_replicas);
     }
     return 0 - others;
 }
@@ -249,10 +225,13 @@ int32_t drift_measure(struct hsdp_model *model, uint64_t *ret_checksum, struct h
         drift->hashes[index] = 0;
         if (item_find(model, index, &item)) {
             status = item_hash(model, index, &item, &drift->hashes[index], reterr);
-            checksum += drift->hashes[index] *
-                        replica_weight(mesh_index(mesh, item.replica_dims, mesh->rank),
-                                       mesh_span(mesh, item.replica_dims));
+            checksum +=
+                drift->hashes[index] * drift_weight(mesh_index(mesh, item.replica_dims, mesh->rank),
+                                                    mesh_span(mesh, item.replica_dims));
         }
+    }
+    if (status == HSDP_OK) {
+        status = drift_ties_measure(model, &checksum, reterr);
     }
     *ret_checksum = checksum;
     return status;
@@ -260,8 +239,8 @@ int32_t drift_measure(struct hsdp_model *model, uint64_t *ret_checksum, struct h
 
 /* ------------------------------------------------------------------------------------- name */
 
-static void item_text(const struct hsdp_model *model, const struct item *item, char *ret_text,
-                      size_t max_bytes)
+void drift_item_text(const struct hsdp_model *model, const struct item *item, char *ret_text,
+                     size_t max_bytes)
 {
     const struct plan_unit *unit = &model->plan->units[item->unit];
     const char *frozen = unit->buffers[item->buffer].is_frozen ? "frozen " : "";
@@ -285,38 +264,44 @@ static uint32_t hash_count(const uint64_t *hashes, uint32_t n_replicas, uint64_t
     return n;
 }
 
-/* Says who differs: from the majority where there is one, else from the first replica. */
+/* Differs from the majority where there is one, else from the first replica. */
+struct odd_one drift_odd_one(const uint64_t *hashes, uint32_t n_replicas)
+{
+    struct odd_one found = {0, 0, "which of them is right is not known"};
+    uint32_t n_good;
+
+    for (uint32_t i = 0; i < n_replicas; i++) {
+        if (2 * hash_count(hashes, n_replicas, hashes[i]) > n_replicas) {
+            found.good = i;
+            break;
+        }
+    }
+    while (hashes[found.odd] == hashes[found.good]) {
+        found.odd++;
+    }
+    n_good = hash_count(hashes, n_replicas, hashes[found.good]);
+    if (2 * n_good > n_replicas) {
+        snprintf(found.why, sizeof(found.why),
+                 "%" PRIu32 " of %" PRIu32 " replicas are as the latter", n_good, n_replicas);
+    }
+    return found;
+}
+
+/* Says who differs. */
 static void difference_write(const struct hsdp_model *model, const struct item *item,
                              const uint64_t *hashes, uint32_t n_replicas, struct finding *ret)
 {
     const struct hsdp_mesh *mesh = model->plan->mesh;
-    uint32_t good = 0;
-    uint32_t odd = 0;
-    uint32_t n_good;
-    char rest[64] = "which of them is right is not known";
+    struct odd_one found = drift_odd_one(hashes, n_replicas);
     char what[96];
 
-    for (uint32_t i = 0; i < n_replicas; i++) {
-        if (2 * hash_count(hashes, n_replicas, hashes[i]) > n_replicas) {
-            good = i;
-            break;
-        }
-    }
-    while (hashes[odd] == hashes[good]) {
-        odd++;
-    }
-    n_good = hash_count(hashes, n_replicas, hashes[good]);
-    if (2 * n_good > n_replicas) {
-        snprintf(rest, sizeof(rest), "%" PRIu32 " of %" PRIu32 " replicas are as the latter",
-                 n_good, n_replicas);
-    }
-    item_text(model, item, what, sizeof(what));
+    drift_item_text(model, item, what, sizeof(what));
     snprintf(ret->unit, sizeof(ret->unit), "%s", model->plan->units[item->unit].name);
     snprintf(ret->text, sizeof(ret->text),
              "%s differ between rank %" PRIu32 " and rank %" PRIu32 "; %s", what,
-             mesh_peer(mesh, item->replica_dims, mesh->rank, odd),
-             mesh_peer(mesh, item->replica_dims, mesh->rank, good), rest);
-    ret->is_found = 1;
+             mesh_peer(mesh, item->replica_dims, mesh->rank, found.odd),
+             mesh_peer(mesh, item->replica_dims, mesh->rank, found.good), found.why);
+    ret->is_found = FOUND_REPLICAS;
 }
 
 /* Compares one item of this rank with its replicas; every rank's hashes begin with the first-th. */
@@ -343,18 +328,16 @@ static void item_compare(const struct hsdp_model *model, uint64_t index, uint64_
     }
 }
 
-/* The largest number of items of any rank: all take part in as many exchanges. */
-static int32_t items_agree(struct hsdp_model *model, uint64_t *ret_n_items,
-                           struct hsdp_error *reterr)
+int32_t drift_largest(struct hsdp_model *model, uint64_t number, uint64_t *ret_largest,
+                      struct hsdp_error *reterr)
 {
-    struct drift *drift = model->drift;
-    uint64_t *counts = drift->replicas;
+    uint64_t *numbers = model->drift->replicas;
     int32_t status;
 
-    status = job_exchange(model->job, "drift", &drift->n_items, sizeof(*counts), counts, reterr);
-    *ret_n_items = 0;
+    status = job_exchange(model->job, "drift", &number, sizeof(number), numbers, reterr);
+    *ret_largest = 0;
     for (uint32_t rank = 0; status == HSDP_OK && rank < model->plan->mesh->world_ranks; rank++) {
-        *ret_n_items = counts[rank] > *ret_n_items ? counts[rank] : *ret_n_items;
+        *ret_largest = numbers[rank] > *ret_largest ? numbers[rank] : *ret_largest;
     }
     return status;
 }
@@ -368,15 +351,15 @@ static int32_t difference_find(struct hsdp_model *model, struct finding *ret,
     uint64_t n_items;
     int32_t status;
 
-    status = items_agree(model, &n_items, reterr);
+    status = drift_largest(model, drift->n_items, &n_items, reterr); /* all take part in as many */
     for (uint64_t first = 0; status == HSDP_OK && first < n_items; first += HASHES_PER_EXCHANGE) {
         memset(mine, 0, sizeof(mine));
         for (uint64_t i = 0; i < HASHES_PER_EXCHANGE && first + i < drift->n_items; i++) {
             mine[i] = drift->hashes[first + i];
         }
         status = job_exchange(model->job, "drift", mine, sizeof(mine), drift->received, reterr);
-        for (uint64_t i = 0; status == HSDP_OK && ret->is_found == 0 && i < HASHES_PER_EXCHANGE &&
-                             first + i < drift->n_items;
+        for (uint64_t i = 0; status == HSDP_OK && ret->is_found == FOUND_NOTHING &&
+                             i < HASHES_PER_EXCHANGE && first + i < drift->n_items;
              i++) {
             item_compare(model, first + i, first, ret);
         }
@@ -396,6 +379,9 @@ int32_t drift_name(struct hsdp_model *model, struct hsdp_error *reterr)
     memset(&finding, 0, sizeof(finding));
     status = difference_find(model, &finding, reterr);
     if (status == HSDP_OK) {
+        status = drift_ties_find(model, &finding, reterr);
+    }
+    if (status == HSDP_OK) {
         status =
             job_exchange(model->job, "drift", &finding, sizeof(finding), drift->received, reterr);
     }
@@ -406,7 +392,7 @@ int32_t drift_name(struct hsdp_model *model, struct hsdp_error *reterr)
         struct finding theirs;
 
         memcpy(&theirs, drift->received + rank * sizeof(theirs), sizeof(theirs));
-        if (theirs.is_found != 0) {
+        if (theirs.is_found != FOUND_NOTHING && theirs.is_found >= finding.is_found) {
             finding = theirs; /* the lowest rank's, at last */
         }
     }
@@ -423,7 +409,8 @@ int32_t drift_check(const struct hsdp_model *model, const char *call, struct hsd
         return HSDP_OK;
     }
     finding = &model->drift->finding;
-    if (finding->is_found == 0) { /* a checksum itself was damaged: values cannot do that */
+    if (finding->is_found ==
+        FOUND_NOTHING) { /* a checksum itself was damaged: values cannot do that */
         return error_set(reterr, HSDP_ERR_DRIFT,
                          "%s: step %" PRIu64 ": the checksums of the replicas do not add up to "
                          "zero, but no two differ",

@@ -10,7 +10,8 @@
  * the ranks over which the class is replicated, but not over which parameters are sharded), the
  * master where it is not that memory, and each state (but not over which the step is sharded). The
  * hashes, times weights that add up to zero over the replicas, are summed over the whole job in the
- * step's collective. Nothing is compared one by one unless that sum is not zero.
+ * step's collective. Nothing is compared one by one unless that sum is not zero. What is tied over
+ * stages is hashed once more, apart from the unit that it lies in: stages are its replicas.
  */
 
 /** Allocates what comparing needs, where the plan asks for it; else nothing. */
