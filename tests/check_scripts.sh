@@ -348,8 +348,8 @@ tree_numbers() {
     mkdir -p "$tree/docs" "$tree/tests/cases" "$tree/tests/mutants"
     echo 'START_TEST(sum_of_two_is_their_sum)' >"$tree/tests/check_sum.c"
     : >"$tree/tests/mutants/sum-is-off.patch"
-    echo '| 1.1 | It adds. | `sum_of_two_is_their_sum`; `sum-is-off` |' >"$tree/docs/numbers.md"
-    echo '| A1 | a report | 1 and 2 | `sum_of_two_is_their_sum` |' >"$tree/tests/cases/README.md"
+    printf '|---|\n| 1.1 | It adds. | `sum_of_two_is_their_sum`; `sum-is-off` |\n' >"$tree/docs/numbers.md"
+    printf '|---|\n| A1 | a report | 1 and 2 | `sum_of_two_is_their_sum` |\n' >"$tree/tests/cases/README.md"
 }
 
 check=$scripts/check-clauses
@@ -366,6 +366,9 @@ refuses "clauses: a mutant of no clause is refused" 'other.patch' "$check" "$tre
 tree_numbers
 echo '| A2 | a report | 1 and 1 | `sum_of_equals` |' >>"$tree/tests/cases/README.md"
 refuses "clauses: a case without its test is refused" 'A2 names sum_of_equals' "$check" "$tree"
+tree_numbers
+printf '\n| 1.2 | It adds. | `sum_of_two_is_their_sum` |\n' >>"$tree/docs/numbers.md"
+refuses "clauses: a row cut off from its table is refused" '1.2 stands outside' "$check" "$tree"
 tree_numbers
 : >"$tree/docs/numbers.md"
 refuses "clauses: a document without rows is refused" 'holds no rows' "$check" "$tree"
