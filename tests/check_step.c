@@ -224,11 +224,12 @@ static void without_rank(uint32_t rank, void *shared)
     (void)shared;
     two_open(&host, rank);
     host_must_refuse(&host, host.api->step->result(host.model, &result, &host.err), HSDP_ERR_STATE,
-                     "no step is open");
+                     "step.result: no step is open");
     host_must_refuse(&host, host.api->step->end(host.model, NULL, NULL, &host.err), HSDP_ERR_STATE,
-                     "no step is open");
-    host_must_refuse(&host, discard(&host), HSDP_ERR_STATE, "no step is open");
-    host_must_refuse(&host, host_adamw(&host, 0.1, 0.1), HSDP_ERR_STATE, "no step is open");
+                     "step.end: no step is open");
+    host_must_refuse(&host, discard(&host), HSDP_ERR_STATE, "step.discard: no step is open");
+    host_must_refuse(&host, host_adamw(&host, 0.1, 0.1), HSDP_ERR_STATE,
+                     "adamw.step: no step is open");
     window_finish(&host);
 }
 

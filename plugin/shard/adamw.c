@@ -132,7 +132,7 @@ int32_t adamw_step(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
     struct fp_mode mode;
     int32_t status;
 
-    status = step_await(model, reterr);
+    status = step_await(model, "adamw.step", reterr);
     if (status == HSDP_OK) {
         status = spec_check(model, spec, reterr);
     }

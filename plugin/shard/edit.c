@@ -466,7 +466,8 @@ int32_t model_export_param(struct hsdp_model *model, uint32_t param, int32_t fla
     (void)stream;
     status = transfer_init(&transfer, model, "model.export_param", param, flat, reterr);
     if (status == HSDP_OK && flat == HSDP_FLAT_GRAD) {
-        status = step_await(model, reterr); /* gradients are whole within a step only */
+        status = step_await(model, "model.export_param",
+                            reterr); /* gradients are whole within a step only */
     }
     if (status == HSDP_OK && target_rank != HSDP_ALL_RANKS) {
         status = peer_check(&transfer, "target_rank", target_rank, reterr);

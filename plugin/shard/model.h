@@ -149,7 +149,7 @@ void model_state_count(struct hsdp_model *model, uint64_t n_bytes);
 void passes_free(struct hsdp_model *model);
 
 /** step.c: waits for the result of an open step. */
-int32_t step_await(struct hsdp_model *model, struct hsdp_error *reterr);
+int32_t step_await(struct hsdp_model *model, const char *call, struct hsdp_error *reterr);
 /**
  * Whether a host may go on with the result of the open step, which is known.
  *

@@ -289,12 +289,13 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
 
 /* ----------------------------------------------------------------------- result to discard */
 
-int32_t step_await(struct hsdp_model *model, struct hsdp_error *reterr)
+int32_t step_await(struct hsdp_model *model, const char *call, struct hsdp_error *reterr)
 {
     int32_t status = HSDP_OK;
 
     if (!model->step.is_open) {
-        return error_set(reterr, HSDP_ERR_STATE, "step: no step is open; step.begin was expected");
+        return error_set(reterr, HSDP_ERR_STATE, "%s: no step is open; step.begin was expected",
+                         call);
     }
     if (!model->step.is_known) {
         status = job_ticket_wait(model->job, model->step.ticket, UINT64_MAX, reterr);
@@ -329,7 +330,7 @@ int32_t step_result(struct hsdp_model *model, struct hsdp_step_info *ret_result,
 {
     const struct hsdp_step_info *result = &model->step.result;
     size_t struct_size = ret_result->struct_size;
-    int32_t status = step_await(model, reterr);
+    int32_t status = step_await(model, "step.result", reterr);
 
     if (status != HSDP_OK) {
         return status;
@@ -352,11 +353,11 @@ int32_t step_factor_view(struct hsdp_model *model, struct hsdp_tensor *ret_view,
 }
 
 /* Parameters change only behind the step's collective, which is a barrier of the job. */
-static int32_t step_close(struct hsdp_model *model, enum published values,
+static int32_t step_close(struct hsdp_model *model, const char *call, enum published values,
                           struct hsdp_error *reterr)
 {
     _Atomic uint64_t *n_steps;
-    int32_t status = step_await(model, reterr);
+    int32_t status = step_await(model, call, reterr);
 
     if (status == HSDP_OK) {
         status = model->ops->publish(model->store, values, reterr);
@@ -378,7 +379,7 @@ static int32_t step_close(struct hsdp_model *model, enum published values,
 int32_t step_end(struct hsdp_model *model, void *stream, uint64_t *ret_ticket,
                  struct hsdp_error *reterr)
 {
-    int32_t status = step_await(model, reterr);
+    int32_t status = step_await(model, "step.end", reterr);
 
     (void)stream;
     if (status == HSDP_OK) {
@@ -391,7 +392,7 @@ int32_t step_end(struct hsdp_model *model, void *stream, uint64_t *ret_ticket,
                            "error_if_nonfinite; step.discard was expected");
     }
     if (status == HSDP_OK) {
-        status = step_close(model, PUBLISHED_TRAINABLE, reterr);
+        status = step_close(model, "step.end", PUBLISHED_TRAINABLE, reterr);
     }
     if (status == HSDP_OK && ret_ticket != NULL) {
         *ret_ticket = 0; /* done: the next unshard waits for the peers */
@@ -407,5 +408,5 @@ int32_t step_discard(struct hsdp_model *model, void *stream, struct hsdp_error *
                          "step.discard: adamw.step has updated the parameters; step.end was "
                          "expected");
     }
-    return step_close(model, PUBLISHED_NOTHING, reterr);
+    return step_close(model, "step.discard", PUBLISHED_NOTHING, reterr);
 }
