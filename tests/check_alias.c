@@ -224,6 +224,29 @@ START_TEST(report_tells_of_aliases)
 }
 END_TEST
 
+/* Each would have to be handed over before the other. */
+START_TEST(finish_of_units_that_store_each_other_is_refused)
+{
+    struct hsdp_plan *plan = fixture_plan("dp=1", 0, "");
+    struct hsdp_error err = HSDP_ERROR_INIT;
+
+    fixture_class(plan, "dense", "");
+    fixture_unit(plan, "a");
+    fixture_unit(plan, "b");
+    fixture_unit(plan, "c");
+    fixture_param(plan, 0, "w", "[7]");
+    fixture_param(plan, 2, "x", "[7]");
+    tie_add(plan, 1, "y", "[7]", "w");
+    fixture_param(plan, 1, "z", "[7]");
+    tie_add(plan, 2, "w2", "[7]", "z");
+    tie_add(plan, 0, "x2", "[7]", "x");
+    ck_assert_int_eq(plan_finish(plan, &err), HSDP_ERR_INVALID);
+    ck_assert_str_eq(err.message, "plan: unit a stores names of units that store names of it; no "
+                                  "backward pass has each before its storage");
+    plan_destroy(plan);
+}
+END_TEST
+
 START_TEST(finish_of_too_many_alias_gradients_is_refused)
 {
     struct hsdp_plan *plan = fixture_plan("dp=1", 0, "");
@@ -258,6 +281,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, frozen_alias_has_no_gradient_and_no_room);
     tcase_add_test(tcase, lines_tell_ties_apart);
     tcase_add_test(tcase, report_tells_of_aliases);
+    tcase_add_test(tcase, finish_of_units_that_store_each_other_is_refused);
     tcase_add_test(tcase, finish_of_too_many_alias_gradients_is_refused);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -282,8 +282,8 @@ struct hsdp_plan_ops {
     /**
      * Lays everything out; from here on the plan is only read.
      *
-     * Errors: HSDP_ERR_INVALID names a unit without parameters, or one whose padding makes the plan
-     * larger than 2^60 bytes.
+     * Errors: HSDP_ERR_INVALID names a unit without parameters, one of several that are storage of
+     * each other's names, or one whose padding makes the plan larger than 2^60 bytes.
      */
     int32_t (*finish)(hsdp_plan *plan, struct hsdp_error *reterr);
 

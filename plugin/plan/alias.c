@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Aliases: names for parameters of other units, and room for their gradients. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/error.h"
 #include "plan/arith.h"
@@ -60,4 +61,67 @@ int32_t plan_aliases_place(struct hsdp_plan *plan, struct plan_unit *unit,
     }
     unit->n_alias_elems = end - begin;
     return HSDP_OK;
+}
+
+/* Gradients of a unit's trainable aliases, taken off what their storages' units wait for. */
+static void aliases_hand_over(const struct hsdp_plan *plan, uint32_t unit, uint32_t *n_awaited)
+{
+    const struct plan_unit *row = &plan->units[unit];
+
+    for (uint32_t i = 0; i < row->n_params; i++) {
+        uint32_t storage = plan->params[row->params[i]].storage;
+
+        if (plan_param_is_alias(plan, row->params[i]) &&
+            (plan->params[storage].flags & HSDP_PARAM_FROZEN) == 0) {
+            n_awaited[plan->params[storage].unit]--;
+        }
+    }
+}
+
+/* Goes over all units until none is left, or each of those left waits for another: *ret_unit. */
+static bool order_find(const struct hsdp_plan *plan, uint32_t *n_awaited, uint32_t *ret_units,
+                       uint32_t *ret_unit)
+{
+    uint32_t n_listed = 0;
+    uint32_t n_before;
+
+    do {
+        n_before = n_listed;
+        for (uint32_t u = plan->n_units; u-- > 0;) {
+            if (n_awaited[u] == 0) {
+                n_awaited[u] = UINT32_MAX; /* listed: nothing can be added to it any more */
+                ret_units[n_listed++] = u;
+                aliases_hand_over(plan, u, n_awaited);
+            } else if (n_awaited[u] != UINT32_MAX) {
+                *ret_unit = u;
+            }
+        }
+    } while (n_listed > n_before && n_listed < plan->n_units);
+    return n_listed == plan->n_units;
+}
+
+int32_t plan_pass_order(const struct hsdp_plan *plan, uint32_t *ret_units,
+                        struct hsdp_error *reterr)
+{
+    uint32_t *n_awaited = calloc(plan->n_units + 1u, sizeof(*n_awaited));
+    uint32_t unit = 0;
+    int32_t status = HSDP_OK;
+
+    if (n_awaited == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "plan: no memory for an order of units");
+    }
+    for (uint32_t p = 0; p < plan->n_params; p++) {
+        if (plan_param_is_alias(plan, p) && (plan->params[p].flags & HSDP_PARAM_FROZEN) == 0) {
+            n_awaited[plan->params[plan->params[p].storage].unit]++;
+        }
+    }
+    if (!order_find(plan, n_awaited, ret_units, &unit)) {
+        status =
+            error_set(reterr, HSDP_ERR_INVALID,
+                      "plan: unit %s stores names of units that store names of it; no backward "
+                      "pass has each before its storage",
+                      plan->units[unit].name);
+    }
+    free(n_awaited);
+    return status;
 }

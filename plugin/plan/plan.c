@@ -319,6 +319,20 @@ static int32_t lists_build(struct hsdp_plan *plan, struct hsdp_error *reterr)
     return HSDP_OK;
 }
 
+/* There must be an order for backward passes; hosts choose one for themselves. */
+static int32_t order_check(const struct hsdp_plan *plan, struct hsdp_error *reterr)
+{
+    uint32_t *units = malloc((plan->n_units + 1u) * sizeof(*units));
+    int32_t status;
+
+    if (units == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "plan: no memory for an order of units");
+    }
+    status = plan_pass_order(plan, units, reterr);
+    free(units);
+    return status;
+}
+
 int32_t plan_finish(struct hsdp_plan *plan, struct hsdp_error *reterr)
 {
     int32_t status;
@@ -329,6 +343,9 @@ int32_t plan_finish(struct hsdp_plan *plan, struct hsdp_error *reterr)
     status = plan_check_state(plan, false, reterr);
     if (status == HSDP_OK) {
         status = lists_build(plan, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = order_check(plan, reterr);
     }
     if (status == HSDP_OK) {
         status = plan_lay_out(plan, reterr);

@@ -197,6 +197,15 @@ bool plan_class_is_trainable(const struct hsdp_plan *plan, uint32_t class_index)
 bool plan_param_is_alias(const struct hsdp_plan *plan, uint32_t param);
 
 /**
+ * All units in an order in which one backward pass may have them: from the last to the first, those
+ * with names for parameters of others before these. ret_units has room for n_units.
+ *
+ * Errors: HSDP_ERR_INVALID, naming one, when units are storage of each other's names.
+ */
+int32_t plan_pass_order(const struct hsdp_plan *plan, uint32_t *ret_units,
+                        struct hsdp_error *reterr);
+
+/**
  * Elements of a unit's gradient in its slot: of the trainable buffer, which is reduced, and behind
  * it of aliases, which are added to what their storages contribute. 0 = it has no gradients.
  */

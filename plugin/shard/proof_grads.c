@@ -143,32 +143,32 @@ static int32_t unit_give(struct proof *proof, enum proof_round round, uint64_t p
     return status;
 }
 
-/* Those that have names of other units' parameters come first, as their gradients join those; of
- * each kind the last, as in any backward pass. */
-static uint64_t units_list(struct proof *proof)
+/* All with gradients, in an order in which those of names join those of their storages. */
+static int32_t units_list(struct proof *proof, uint64_t *ret_n_units, struct hsdp_error *reterr)
 {
     const struct hsdp_plan *plan = proof->model->plan;
-    uint64_t n_units = 0;
+    int32_t status = plan_pass_order(plan, proof->units, reterr);
 
-    for (int has_aliases = 1; has_aliases >= 0; has_aliases--) {
-        for (uint32_t unit = plan->n_units; unit-- > 0;) {
-            if (plan_grad_elems(plan, unit) != 0 &&
-                (plan->units[unit].n_aliases != 0) == (has_aliases != 0)) {
-                proof->units[n_units++] = unit;
-            }
+    *ret_n_units = 0;
+    for (uint32_t i = 0; status == HSDP_OK && i < plan->n_units; i++) {
+        if (plan_grad_elems(plan, proof->units[i]) != 0) {
+            proof->units[(*ret_n_units)++] = proof->units[i];
         }
     }
-    return n_units;
+    return status;
 }
 
 /* A pass of scope full: allowed whatever is planned. Units that take no part are skipped. */
 static int32_t pass_run(struct proof *proof, enum proof_round round, struct hsdp_error *reterr)
 {
     struct hsdp_model *model = proof->model;
-    uint64_t n_units = units_list(proof);
+    uint64_t n_units = 0;
     uint64_t pass = 0;
-    int32_t status;
+    int32_t status = units_list(proof, &n_units, reterr);
 
+    if (status != HSDP_OK) {
+        return status;
+    }
     slots_spoil(proof);
     status = unit_backward_begin(model, proof->units, n_units, HSDP_SCOPE_FULL, &pass, reterr);
     for (uint64_t i = 0; status == HSDP_OK && i < n_units; i++) {
