@@ -186,6 +186,30 @@ START_TEST(slots_of_two_large_units_far_apart_are_one)
 }
 END_TEST
 
+/* Units whose sizes no strategy pads: transient memory does not depend on the strategy. */
+START_TEST(slots_of_gradients_are_the_same_for_every_strategy)
+{
+    static const char *const names[] = {"a", "b", "c"};
+
+    for (int s = 0; s < STRATEGY_COUNT; s++) {
+        char settings[64];
+        struct hsdp_plan *plan;
+
+        snprintf(settings, sizeof(settings), "shard_size=2 sharding_strategy=%s",
+                 strategies[s].name);
+        plan = fixture_plan("dp=4", 0, settings);
+        fixture_class(plan, "dense", "");
+        for (uint32_t u = 0; u < 3; u++) {
+            fixture_unit(plan, names[u]);
+            fixture_param(plan, u, names[u], "[8,4096]");
+        }
+        fixture_finish(plan);
+        ck_assert_uint_eq(plan->grad_slots_bytes, 2 * 8 * 4096 * sizeof(float));
+        plan_destroy(plan);
+    }
+}
+END_TEST
+
 START_TEST(slots_of_whole_parameters_are_none)
 {
     static const struct {
@@ -227,6 +251,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, slots_of_one_and_two_are_as_small_as_can_be);
     tcase_add_loop_test(tcase, slots_of_more_are_nearly_as_small_as_can_be, 3, 8);
     tcase_add_test(tcase, slots_of_two_large_units_far_apart_are_one);
+    tcase_add_test(tcase, slots_of_gradients_are_the_same_for_every_strategy);
     tcase_add_test(tcase, slots_of_whole_parameters_are_none);
     suite_add_tcase(suite, tcase);
     return suite;
