@@ -14,37 +14,52 @@
 
 #include "base/error.h"
 
-uint64_t control_bytes(uint32_t n_ranks)
+static uint64_t board_offset(uint32_t n_ranks)
 {
-    return sizeof(struct control) + n_ranks * sizeof(struct control_rank);
+    return sizeof(struct control) + (uint64_t)n_ranks * sizeof(struct control_rank);
 }
 
-int32_t control_map(int fd, uint32_t n_ranks, struct control **ret_control,
+uint64_t control_bytes(uint32_t n_ranks, uint32_t world_ranks)
+{
+    return board_offset(n_ranks) + 2 * (uint64_t)world_ranks * sizeof(struct mailbox);
+}
+
+int32_t control_map(int fd, uint32_t n_ranks, uint32_t world_ranks, struct control **ret_control,
                     struct hsdp_error *reterr)
 {
     int flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
-    void *base = mmap(NULL, control_bytes(n_ranks), PROT_READ | PROT_WRITE, flags, fd, 0);
+    uint64_t n_bytes = control_bytes(n_ranks, world_ranks);
+    void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
 
     if (base == MAP_FAILED) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY,
-                         "job: cannot map %" PRIu64 " bytes of control block: %s",
-                         control_bytes(n_ranks), strerror(errno));
+                         "job: cannot map %" PRIu64 " bytes of control block: %s", n_bytes,
+                         strerror(errno));
     }
     *ret_control = base;
-    (*ret_control)->n_ranks = n_ranks; /* the same number from every rank */
+    (*ret_control)->n_ranks = n_ranks; /* the same numbers from every rank */
+    (*ret_control)->world_ranks = world_ranks;
     return HSDP_OK;
 }
 
 void control_unmap(struct control *control)
 {
     if (control != NULL) {
-        munmap(control, control_bytes((uint32_t)control->n_ranks));
+        munmap(control, control_bytes(control->n_ranks, control->world_ranks));
     }
 }
 
-void control_ring(struct control *control, uint32_t rank)
+struct mailbox *control_mailbox(struct control *control, uint64_t exchange, uint32_t rank)
 {
-    _Atomic uint32_t *bell = &control->ranks[rank].bell;
+    struct mailbox *board =
+        (struct mailbox *)(void *)((uint8_t *)control + board_offset(control->n_ranks));
+
+    return &board[exchange % 2 * control->world_ranks + rank];
+}
+
+void control_ring(struct control *control, uint32_t index)
+{
+    _Atomic uint32_t *bell = &control->ranks[index].bell;
 
     atomic_fetch_add(bell, 1u);
     syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -52,14 +67,14 @@ void control_ring(struct control *control, uint32_t rank)
 
 void control_ring_all(struct control *control)
 {
-    for (uint32_t rank = 0; rank < control->n_ranks; rank++) {
-        control_ring(control, rank);
+    for (uint32_t index = 0; index < control->n_ranks; index++) {
+        control_ring(control, index);
     }
 }
 
-void control_sleep(struct control *control, uint32_t rank, uint32_t seen, int ms)
+void control_sleep(struct control *control, uint32_t index, uint32_t seen, int ms)
 {
     struct timespec limit = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000L};
 
-    syscall(SYS_futex, &control->ranks[rank].bell, FUTEX_WAIT, seen, &limit, NULL, 0);
+    syscall(SYS_futex, &control->ranks[index].bell, FUTEX_WAIT, seen, &limit, NULL, 0);
 }

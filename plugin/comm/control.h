@@ -15,39 +15,49 @@
 /* What a rank says in an exchange. */
 struct mailbox {
     char operation[32];
-    uint64_t n_bytes;
+    uint32_t n_bytes;
+    uint32_t is_opinion; /* how something went: no bytes where it went well, so ranks may differ */
     uint8_t bytes[JOB_EXCHANGE_MAX_BYTES];
 };
 
-/* One rank's part: but for the bell, written by that rank alone. */
+/*
+ * One rank's part: but for the bell, written by that rank alone. The ranks of a node are counted by
+ * their world ranks; on one host a node index and a world rank are the same number.
+ */
 struct control_rank {
     _Alignas(CONTROL_LINE_BYTES) _Atomic uint32_t bell; /* raised to wake the rank; a futex */
     _Atomic uint32_t is_sleeping;
     _Alignas(CONTROL_LINE_BYTES) _Atomic uint64_t n_exchanges; /* mailboxes filled */
-    _Atomic uint64_t farewell;                                 /* 1 = it came to close */
+    _Atomic uint32_t has_closed;                               /* 1 = its close has succeeded */
     _Atomic uint32_t has_left;                                 /* 1 = it destroyed its job */
     uint32_t pid;
-    struct mailbox mailboxes[2]; /* of odd and even exchanges: a slow reader is one behind */
+    uint32_t rank; /* its world rank */
 };
 
+/* Behind it lie the mailboxes of the whole world. */
 struct control {
-    uint64_t n_ranks;
+    uint32_t n_ranks; /* of this node */
+    uint32_t world_ranks;
     struct failure failure;
+    _Atomic uint64_t n_boards;   /* exchanges for which all other nodes' mailboxes are filled */
     struct control_rank ranks[]; /* n_ranks */
 };
 
-uint64_t control_bytes(uint32_t n_ranks);
+uint64_t control_bytes(uint32_t n_ranks, uint32_t world_ranks);
 
 /** Maps a control block from its file; fd -1 = one that nobody shares. */
-int32_t control_map(int fd, uint32_t n_ranks, struct control **ret_control,
+int32_t control_map(int fd, uint32_t n_ranks, uint32_t world_ranks, struct control **ret_control,
                     struct hsdp_error *reterr);
 void control_unmap(struct control *control);
 
-/** Wakes a rank, whether it sleeps or is about to. */
-void control_ring(struct control *control, uint32_t rank);
+/** A world rank's mailbox of an exchange. Odd and even ones: a slow reader is one behind. */
+struct mailbox *control_mailbox(struct control *control, uint64_t exchange, uint32_t rank);
+
+/** Wakes a rank of this node, by its index, whether it sleeps or is about to. */
+void control_ring(struct control *control, uint32_t index);
 void control_ring_all(struct control *control);
 
 /** Sleeps until the bell is no longer `seen`, at most ms. */
-void control_sleep(struct control *control, uint32_t rank, uint32_t seen, int ms);
+void control_sleep(struct control *control, uint32_t index, uint32_t seen, int ms);
 
 #endif /* COMM_CONTROL_H */

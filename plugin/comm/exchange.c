@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exchanges: every rank says something and hears all, through the control block. */
+/* Exchanges: every rank says something and hears all, through the board of the control block. */
 #include <assert.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,25 +10,40 @@
 #include "comm/job_internal.h"
 #include "comm/probe.h"
 
+/*
+ * A rank fills its own mailbox and raises its counter; those of this node are read where they are.
+ * With several nodes the leader's relay carries the mailboxes of the others here, and raises
+ * n_boards when all of them are.
+ *
+ * Two mailboxes per rank are enough: who fills one for the exchange after next has seen all ranks
+ * come to the next one, so all have read this one.
+ */
+
+static bool is_alike(const struct mailbox *one, const struct mailbox *other)
+{
+    return strncmp(one->operation, other->operation, sizeof(one->operation)) == 0 &&
+           one->is_opinion == other->is_opinion &&
+           (one->is_opinion != 0 || one->n_bytes == other->n_bytes);
+}
+
 /* All ranks see the same mailboxes, so all find the same difference. */
-static int32_t mailboxes_compare(struct hsdp_job *job, const struct control *control, int slot,
+static int32_t mailboxes_compare(struct hsdp_job *job, struct control *control,
                                  struct hsdp_error *reterr)
 {
-    const struct mailbox *first = &control->ranks[0].mailboxes[slot];
+    const struct mailbox *first = control_mailbox(control, job->n_exchanges, 0);
 
     probe_read(job->probe, PROBE_MAILBOX, PROBE_NO_UNIT, first, sizeof(*first));
-    for (uint32_t rank = 1; rank < job->launch.world_ranks; rank++) {
-        const struct mailbox *other = &control->ranks[rank].mailboxes[slot];
+    for (uint32_t rank = 1; rank < control->world_ranks; rank++) {
+        const struct mailbox *other = control_mailbox(control, job->n_exchanges, rank);
         struct hsdp_error err;
 
         probe_read(job->probe, PROBE_MAILBOX, PROBE_NO_UNIT, other, sizeof(*other));
-        if (strncmp(first->operation, other->operation, sizeof(first->operation)) == 0 &&
-            first->n_bytes == other->n_bytes) {
+        if (is_alike(first, other)) {
             continue;
         }
         error_set(&err, HSDP_ERR_MISMATCH,
-                  "job: rank 0 is in %.31s with %" PRIu64 " bytes, rank %" PRIu32
-                  " in %.31s with %" PRIu64,
+                  "job: rank 0 is in %.31s with %" PRIu32 " bytes, rank %" PRIu32
+                  " in %.31s with %" PRIu32,
                   first->operation, first->n_bytes, rank, other->operation, other->n_bytes);
         error_where(&err, first->operation, NULL, NULL);
         failure_raise(job, &err);
@@ -40,67 +56,63 @@ static int32_t mailboxes_await(struct hsdp_job *job, const struct mailbox *mine,
                                uint64_t deadline_ns, struct hsdp_error *reterr)
 {
     struct control *control = atomic_load(&job->control);
-    struct wait_entry entries[LAUNCH_MAX_RANKS];
+    struct wait_entry entries[LAUNCH_MAX_RANKS + 1];
     struct wait wait = {.entries = entries, .operation = mine->operation};
     uint32_t ranks[LAUNCH_MAX_RANKS];
 
-    wait.n_entries = job->launch.world_ranks;
     wait.deadline_ns = deadline_ns;
-    for (uint32_t rank = 0; rank < job->launch.world_ranks; rank++) {
-        ranks[rank] = rank;
-        entries[rank].counter = &control->ranks[rank].n_exchanges;
-        entries[rank].target = job->n_exchanges;
-        entries[rank].rank = rank;
-        entries[rank].wait = PROBE_WAIT_EXCHANGE;
+    for (uint32_t i = 0; i < control->n_ranks; i++) {
+        ranks[i] = i;
+        entries[i] = (struct wait_entry){.counter = &control->ranks[i].n_exchanges,
+                                         .target = job->n_exchanges,
+                                         .rank = i,
+                                         .wait = PROBE_WAIT_EXCHANGE};
     }
-    job_signal(job, &control->ranks[job->launch.rank].n_exchanges, job->n_exchanges, ranks,
-               job->launch.world_ranks);
-    probe_expect(job->probe, entries, wait.n_entries);
+    wait.n_entries = control->n_ranks;
+    if (control->n_ranks < control->world_ranks) {
+        entries[wait.n_entries++] = (struct wait_entry){
+            .counter = &control->n_boards, .target = job->n_exchanges, .rank = WAIT_OTHER_NODES};
+    }
+    job_signal(job, &control->ranks[job->node_index].n_exchanges, job->n_exchanges, ranks,
+               control->n_ranks);
+    probe_expect(job->probe, entries, control->n_ranks);
     return job_wait(job, &wait, reterr);
 }
 
-/*
- * Two mailboxes per rank are enough: who fills one for the exchange after next has seen all ranks
- * come to the next one, so all have read this one.
- */
 int32_t exchange_run(struct hsdp_job *job, const struct mailbox *mine, uint64_t deadline_ns,
-                     void *ret_all, struct hsdp_error *reterr)
+                     struct hsdp_error *reterr)
 {
     struct control *control = atomic_load(&job->control);
-    int slot = (int)(++job->n_exchanges % 2);
-    struct mailbox *own = &control->ranks[job->launch.rank].mailboxes[slot];
+    struct mailbox *own = control_mailbox(control, ++job->n_exchanges, job->launch.rank);
     int32_t status;
 
     probe_write(job->probe, PROBE_MAILBOX, PROBE_NO_UNIT, own, sizeof(*own));
-    memcpy(own->operation, mine->operation, sizeof(own->operation));
-    own->n_bytes = mine->n_bytes;
-    memcpy(own->bytes, mine->bytes, mine->n_bytes);
+    memcpy(own, mine, offsetof(struct mailbox, bytes) + mine->n_bytes);
     status = mailboxes_await(job, mine, deadline_ns, reterr);
-    if (status == HSDP_OK) {
-        status = mailboxes_compare(job, control, slot, reterr);
-    }
-    for (uint32_t rank = 0;
-         status == HSDP_OK && mine->n_bytes > 0 && rank < job->launch.world_ranks; rank++) {
-        memcpy((uint8_t *)ret_all + rank * mine->n_bytes,
-               control->ranks[rank].mailboxes[slot].bytes, mine->n_bytes);
-    }
-    return status;
+    return status == HSDP_OK ? mailboxes_compare(job, control, reterr) : status;
 }
 
 int32_t job_exchange(struct hsdp_job *job, const char *operation, const void *mine,
                      uint64_t n_bytes, void *ret_all, struct hsdp_error *reterr)
 {
-    struct mailbox mailbox = {.n_bytes = n_bytes};
+    struct mailbox mailbox = {.n_bytes = (uint32_t)n_bytes};
+    int32_t status;
 
     assert(n_bytes <= JOB_EXCHANGE_MAX_BYTES);
     snprintf(mailbox.operation, sizeof(mailbox.operation), "%s", operation);
     if (n_bytes > 0) {
         memcpy(mailbox.bytes, mine, n_bytes);
     }
-    return exchange_run(job, &mailbox, 0, ret_all, reterr);
+    status = exchange_run(job, &mailbox, 0, reterr);
+    for (uint32_t rank = 0; status == HSDP_OK && n_bytes > 0 && rank < job->launch.world_ranks;
+         rank++) {
+        memcpy((uint8_t *)ret_all + rank * n_bytes,
+               control_mailbox(atomic_load(&job->control), job->n_exchanges, rank)->bytes, n_bytes);
+    }
+    return status;
 }
 
-/* A status and its sentence, cut to what fits. */
+/* A status that is no success, and its sentence, cut to what fits. */
 struct opinion {
     int32_t status;
     char message[500];
@@ -110,24 +122,29 @@ int32_t exchange_agree_by(struct hsdp_job *job, const char *operation, int32_t s
                           uint64_t deadline_ns, struct hsdp_error *reterr)
 {
     struct opinion mine = {.status = status};
-    struct opinion all[LAUNCH_MAX_RANKS];
-    struct mailbox mailbox = {.n_bytes = sizeof(mine)};
+    struct mailbox mailbox = {.is_opinion = 1};
     int32_t exchanged;
 
-    if (status != HSDP_OK && reterr != NULL) {
+    if (status != HSDP_OK) {
         snprintf(mine.message, sizeof(mine.message), "%.*s", (int)sizeof(mine.message) - 1,
-                 reterr->message);
+                 reterr == NULL ? "" : reterr->message);
+        mailbox.n_bytes = sizeof(mine);
+        memcpy(mailbox.bytes, &mine, sizeof(mine));
     }
     snprintf(mailbox.operation, sizeof(mailbox.operation), "%s", operation);
-    memcpy(mailbox.bytes, &mine, sizeof(mine));
-    exchanged = exchange_run(job, &mailbox, deadline_ns, all, reterr);
+    exchanged = exchange_run(job, &mailbox, deadline_ns, reterr);
     if (exchanged != HSDP_OK) {
         return exchanged;
     }
-    for (uint32_t rank = 0; rank < job->launch.world_ranks; rank++) {
-        if (all[rank].status != HSDP_OK && status == HSDP_OK) {
-            return error_set(reterr, all[rank].status, "%s: rank %" PRIu32 ": %s", operation, rank,
-                             all[rank].message);
+    for (uint32_t rank = 0; rank < job->launch.world_ranks && status == HSDP_OK; rank++) {
+        const struct mailbox *other =
+            control_mailbox(atomic_load(&job->control), job->n_exchanges, rank);
+        struct opinion theirs;
+
+        if (other->n_bytes == sizeof(theirs)) {
+            memcpy(&theirs, other->bytes, sizeof(theirs));
+            return error_set(reterr, theirs.status, "%s: rank %" PRIu32 ": %s", operation, rank,
+                             theirs.message);
         }
     }
     return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs: making, connecting, closing and giving them back; who may enter. */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -208,7 +209,7 @@ void job_destroy(struct hsdp_job *job)
     }
     control = atomic_load(&job->control);
     if (*job->alive != 0 && control != NULL && atomic_load(&job->state) != JOB_CLOSED) {
-        atomic_store(&control->ranks[job->launch.rank].has_left, 1u);
+        atomic_store(&control->ranks[job->node_index].has_left, 1u);
         control_ring_all(control);
     }
     work_fail_all(job, HSDP_ERR_ABORTED);
@@ -293,11 +294,11 @@ static int32_t peers_watch(struct hsdp_job *job, struct hsdp_error *reterr)
 {
     struct control *control = atomic_load(&job->control);
 
-    if (control->ranks[job->launch.rank].pid != (uint32_t)getpid()) {
+    if (control->ranks[job->node_index].pid != (uint32_t)getpid()) {
         return error_set(reterr, HSDP_ERR_UNAVAILABLE,
                          "connect: process %ld is number %" PRIu32
                          " to rank 0: ranks live in different process namespaces",
-                         (long)getpid(), control->ranks[job->launch.rank].pid);
+                         (long)getpid(), control->ranks[job->node_index].pid);
     }
     for (uint32_t rank = 0; rank < job->launch.world_ranks; rank++) {
         if (rank == job->launch.rank) {
@@ -309,6 +310,18 @@ static int32_t peers_watch(struct hsdp_job *job, struct hsdp_error *reterr)
         }
     }
     return HSDP_OK;
+}
+
+/* Whoever holds the meeting has counted this rank in. */
+static void node_index_find(struct hsdp_job *job)
+{
+    const struct control *control = atomic_load(&job->control);
+
+    while (job->node_index + 1 < control->n_ranks &&
+           control->ranks[job->node_index].rank != job->launch.rank) {
+        job->node_index++;
+    }
+    assert(control->ranks[job->node_index].rank == job->launch.rank);
 }
 
 static int32_t ranks_meet(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
@@ -325,6 +338,7 @@ static int32_t ranks_meet(struct hsdp_job *job, uint64_t deadline_ns, struct hsd
     if (status != HSDP_OK) {
         return status;
     }
+    node_index_find(job);
     failure_share(job); /* an abort during the last moments of the meeting */
     status = peers_watch(job, reterr);
     /* Twice: what a rank has opened before the first is right if its peer comes to the second. */
@@ -358,7 +372,7 @@ int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
     }
     processors_count(job);
     if (job->launch.world_ranks == 1) {
-        status = control_map(-1, 1, &control, reterr);
+        status = control_map(-1, 1, 1, &control, reterr);
         if (status == HSDP_OK) {
             atomic_store(&job->control, control);
             failure_share(job);
@@ -378,21 +392,17 @@ int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
 
 /* --------------------------------------------------------------------------------- closing */
 
+/* An exchange of nothing: all have come. From here on the death of one is no loss. */
 static int32_t farewell_wait(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
 {
     struct control *control = atomic_load(&job->control);
-    struct wait_entry entries[LAUNCH_MAX_RANKS];
-    struct wait wait = {.entries = entries, .operation = "close", .deadline_ns = deadline_ns};
-    uint32_t ranks[LAUNCH_MAX_RANKS];
+    struct mailbox mailbox = {.operation = "close"};
+    int32_t status = exchange_run(job, &mailbox, deadline_ns, reterr);
 
-    wait.n_entries = job->launch.world_ranks;
-    for (uint32_t rank = 0; rank < job->launch.world_ranks; rank++) {
-        ranks[rank] = rank;
-        entries[rank] = (struct wait_entry){.counter = &control->ranks[rank].farewell, .target = 1};
-        entries[rank].rank = rank;
+    if (status == HSDP_OK) {
+        atomic_store(&control->ranks[job->node_index].has_closed, 1u);
     }
-    job_signal(job, &control->ranks[job->launch.rank].farewell, 1, ranks, wait.n_entries);
-    return job_wait(job, &wait, reterr);
+    return status;
 }
 
 int32_t job_close(struct hsdp_job *job, struct hsdp_error *reterr)

@@ -89,7 +89,9 @@ void job_log(struct hsdp_job *job, int32_t level, const char *format, ...)
  * those who may be asleep.
  */
 
-/** One condition: *counter >= target, raised by world rank `rank`. */
+#define WAIT_OTHER_NODES UINT32_MAX /* in place of a rank: raised by the relay between nodes */
+
+/** One condition: *counter >= target, raised by the rank with node index `rank`. */
 struct wait_entry {
     const _Atomic uint64_t *counter;
     uint64_t target;

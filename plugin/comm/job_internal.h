@@ -86,6 +86,7 @@ struct hsdp_job {
     uint64_t failed_ticket;      /* the first that was open when the job failed */
 
     _Atomic(struct control *) control; /* NULL before connect */
+    uint32_t node_index;               /* of this rank among those of its node */
     int pidfds[LAUNCH_MAX_RANKS];      /* or PIDFD_* */
     int connections[LAUNCH_MAX_RANKS]; /* rank 0: to each other rank; others: [0] only */
     uint64_t n_exchanges;
@@ -142,9 +143,10 @@ int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_erro
  * of the wait and of all open work; fails the job then. */
 int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct hsdp_error *reterr);
 
-/* exchange.c: job_exchange with a deadline of its own; 0 = the operation timeout. */
+/* exchange.c: with a deadline of its own; 0 = the operation timeout. All mailboxes lie on the board
+ * then: control_mailbox(control, job->n_exchanges, rank). */
 int32_t exchange_run(struct hsdp_job *job, const struct mailbox *mine, uint64_t deadline_ns,
-                     void *ret_all, struct hsdp_error *reterr);
+                     struct hsdp_error *reterr);
 /**
  * All ranks tell whether a step of something collective went well (status, with *reterr filled);
  * if it did not on any, all fail with that, and the job goes on.

@@ -375,12 +375,13 @@ static int32_t meeting_welcome(struct meeting *meeting, struct hsdp_error *reter
     int32_t status;
     int fd = -1;
 
-    status =
-        memory_file_create("hsdp-control", control_bytes(job->launch.world_ranks), &fd, reterr);
+    status = memory_file_create("hsdp-control",
+                                control_bytes(job->launch.world_ranks, job->launch.world_ranks),
+                                &fd, reterr);
     if (status != HSDP_OK) {
         return status;
     }
-    status = control_map(fd, job->launch.world_ranks, &control, reterr);
+    status = control_map(fd, job->launch.world_ranks, job->launch.world_ranks, &control, reterr);
     if (status == HSDP_OK) {
         control->ranks[0].pid = (uint32_t)getpid();
         for (uint32_t i = 0; i < meeting->n_guests; i++) {
@@ -388,6 +389,7 @@ static int32_t meeting_welcome(struct meeting *meeting, struct hsdp_error *reter
 
             if (guest->is_good) {
                 control->ranks[guest->rank].pid = guest->pid;
+                control->ranks[guest->rank].rank = guest->rank;
                 job->connections[guest->rank] = guest->fd;
             }
         }

@@ -28,7 +28,7 @@ void job_signal(struct hsdp_job *job, _Atomic uint64_t *counter, uint64_t value,
     probe_raise(job->probe, counter, value);
     atomic_store(counter, value);
     for (uint32_t i = 0; i < n_ranks; i++) {
-        if (ranks[i] != job->launch.rank &&
+        if (ranks[i] != job->node_index &&
             atomic_load(&control->ranks[ranks[i]].is_sleeping) != 0) {
             control_ring(control, ranks[i]);
         }
@@ -66,7 +66,7 @@ static int32_t waiting_sleep(struct hsdp_job *job, struct waiting *waiting,
                              struct hsdp_error *reterr)
 {
     struct control *control = atomic_load(&job->control);
-    struct control_rank *own = &control->ranks[job->launch.rank];
+    struct control_rank *own = &control->ranks[job->node_index];
     uint32_t bell = atomic_load(&own->bell);
     uint64_t wake_ns;
     int32_t status;
@@ -78,7 +78,7 @@ static int32_t waiting_sleep(struct hsdp_job *job, struct waiting *waiting,
         status = watch_look(job, waiting, reterr);
         wake_ns = job->next_look_ns < waiting->give_up_ns ? job->next_look_ns : waiting->give_up_ns;
         if (status == HSDP_OK) {
-            control_sleep(control, job->launch.rank, bell, clock_left_ms(wake_ns, 1000));
+            control_sleep(control, job->node_index, bell, clock_left_ms(wake_ns, 1000));
         }
     }
     atomic_store(&own->is_sleeping, 0u);

@@ -27,7 +27,8 @@ static uint64_t missing_ranks(const struct wait *wait)
     uint64_t missing = 0;
 
     for (uint32_t i = 0; i < wait->n_entries; i++) {
-        if (atomic_load(wait->entries[i].counter) < wait->entries[i].target) {
+        if (wait->entries[i].rank != WAIT_OTHER_NODES &&
+            atomic_load(wait->entries[i].counter) < wait->entries[i].target) {
             missing |= UINT64_C(1) << wait->entries[i].rank;
         }
     }
