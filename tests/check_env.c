@@ -175,17 +175,27 @@ START_TEST(job_create_takes_the_first_complete_launcher)
 }
 END_TEST
 
-START_TEST(job_create_several_hosts_are_unsupported)
+START_TEST(job_create_of_several_hosts_knows_its_own_ranks)
 {
-    ranks_environment(1, 4, "test");
-    setenv("LOCAL_WORLD_SIZE", "2", 1);
-    refusal_assert(HSDP_ERR_UNSUPPORTED, "2 of 4", "one host");
-    ranks_environment_clear();
-    setenv("SLURM_PROCID", "0", 1);
-    setenv("SLURM_NTASKS", "2", 1);
-    setenv("SLURM_STEP_ID", "0", 1);
-    setenv("SLURM_STEP_NUM_NODES", "2", 1);
-    refusal_assert(HSDP_ERR_UNSUPPORTED, "SLURM_STEP_NUM_NODES", "2 hosts");
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    struct hsdp_job_info info = HSDP_JOB_INFO_INIT;
+    struct hsdp_job *job;
+
+    ranks_environment(5, 8, "test");
+    setenv("LOCAL_RANK", "1", 1);
+    setenv("LOCAL_WORLD_SIZE", "4", 1);
+    ck_assert_msg(create(&job, &err) == HSDP_OK, "%s", err.message);
+    ck_assert_int_eq(job_info(job, &info, &err), HSDP_OK);
+    ck_assert_uint_eq(info.rank, 5);
+    ck_assert_uint_eq(info.world_ranks, 8);
+    ck_assert_uint_eq(info.local_rank, 1);
+    ck_assert_uint_eq(info.local_ranks, 4);
+    job_destroy(job);
+}
+END_TEST
+
+START_TEST(job_create_of_too_many_ranks_on_a_host_is_unsupported)
+{
     ranks_environment(0, 65, "test");
     refusal_assert(HSDP_ERR_UNSUPPORTED, "65", "64");
 }
@@ -205,8 +215,6 @@ START_TEST(job_create_what_is_not_built_is_unsupported)
     static const char *const rows[][3] = {
         {"HSDP_BACKEND", "mpi", "mpi"},
         {"HSDP_BACKEND", "nccl", "nccl"},
-        {"HSDP_RENDEZVOUS_PORT", "29501", "rendezvous_port"},
-        {"HSDP_TOKEN_FILE", "/nowhere", "token_file"},
     };
 
     ranks_environment_clear();
@@ -293,6 +301,20 @@ START_TEST(job_setting_unset_is_the_documented_default)
 }
 END_TEST
 
+START_TEST(job_setting_of_the_meeting_is_read_back)
+{
+    struct hsdp_job *job;
+
+    ranks_environment_clear();
+    setenv("HSDP_RENDEZVOUS_PORT", "29501", 1);
+    setenv("HSDP_TOKEN_FILE", "/etc/token", 1);
+    job = created();
+    setting_assert(job, "rendezvous_port", "29501", "environment");
+    setting_assert(job, "token_file", "/etc/token", "environment");
+    job_destroy(job);
+}
+END_TEST
+
 START_TEST(job_setting_of_many_days_is_exact)
 {
     struct hsdp_job *job;
@@ -334,12 +356,14 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, job_create_knows_each_launcher, 0, 4);
     tcase_add_test(tcase, job_create_in_a_batch_script_of_slurm_is_one_rank);
     tcase_add_test(tcase, job_create_takes_the_first_complete_launcher);
-    tcase_add_test(tcase, job_create_several_hosts_are_unsupported);
+    tcase_add_test(tcase, job_create_of_several_hosts_knows_its_own_ranks);
+    tcase_add_test(tcase, job_create_of_too_many_ranks_on_a_host_is_unsupported);
     tcase_add_test(tcase, job_create_without_meeting_point_is_unavailable);
-    tcase_add_loop_test(tcase, job_create_what_is_not_built_is_unsupported, 0, 4);
+    tcase_add_loop_test(tcase, job_create_what_is_not_built_is_unsupported, 0, 2);
     tcase_add_test(tcase, job_create_bad_spec_is_refused);
     tcase_add_test(tcase, job_setting_of_timeouts_follows_nccl_timeout);
     tcase_add_test(tcase, job_setting_unset_is_the_documented_default);
+    tcase_add_test(tcase, job_setting_of_the_meeting_is_read_back);
     tcase_add_test(tcase, job_setting_of_many_days_is_exact);
     tcase_add_test(tcase, job_create_timeouts_out_of_order_are_refused);
     suite_add_tcase(suite, tcase);

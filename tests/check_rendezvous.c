@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/launch.h"
+#include "comm/job_internal.h"
 #include "comm/wire.h"
 #include "jobs.h"
 #include "ranks.h"
@@ -98,7 +98,7 @@ struct store {
     _Atomic uint32_t is_there;
     char key[128];
     uint64_t n_bytes;
-    uint8_t bytes[128];
+    uint8_t bytes[255];
     int32_t answer; /* of kv_get; 0 = as it should be */
 };
 
@@ -174,11 +174,12 @@ END_TEST
 /* What an earlier attempt has left in the store leads nowhere, and is asked for again. */
 START_TEST(job_connect_stale_value_in_the_store_does_not_disturb)
 {
+    static const char stale[] = "hsdp1 00112233445566778899aabbccddeeff 0";
     struct store *store = ranks_memory(sizeof(*store));
 
     snprintf(store->key, sizeof(store->key), "hsdp/default/meeting");
-    memcpy(store->bytes, "00112233445566778899aabbccddeeff", 32);
-    store->n_bytes = 32;
+    store->n_bytes = strlen(stale);
+    memcpy(store->bytes, stale, store->n_bytes);
     atomic_store(&store->is_there, 1u);
     ranks_run(3, RANKS_LIMIT_MS, storing_rank, store);
 }
@@ -326,6 +327,7 @@ static void rank_0_twice(uint32_t rank, void *shared)
 
     (void)rank;
     setenv("RANK", "0", 1);
+    setenv("LOCAL_RANK", "0", 1);
     job = test_job_create("1");
     status = job_connect(job, &err);
     if (status == HSDP_ERR_ADDRESS_IN_USE) {
@@ -350,17 +352,15 @@ END_TEST
 
 static int stranger_connect(void)
 {
-    struct text identity = TEXT_INIT;
+    struct hsdp_job *job = test_job_create("20");
     struct sockaddr_un address;
-    socklen_t n_bytes;
+    socklen_t n_bytes = wire_address(job->identity, job->name, &address);
     int fd = wire_socket();
 
-    ck_assert(launch_identity(&identity));
-    n_bytes = wire_address(identity.chars, "default", &address);
-    text_fini(&identity);
     while (connect(fd, (struct sockaddr *)&address, n_bytes) != 0) {
         ranks_sleep_ms(1);
     }
+    job_destroy(job);
     return fd;
 }
 

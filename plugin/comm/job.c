@@ -49,19 +49,15 @@ static int32_t spec_check(const struct hsdp_job_spec *spec, struct hsdp_error *r
     return HSDP_OK;
 }
 
-static int32_t identity_read(struct hsdp_job *job, struct hsdp_error *reterr)
+/* The text that the meeting point derives from; another attempt has another one. */
+static int32_t identity_write(struct hsdp_job *job, struct hsdp_error *reterr)
 {
     struct text text = TEXT_INIT;
 
-    if (job->launch.world_ranks == 1 || job->host.kv_put != NULL) {
-        return HSDP_OK;
-    }
-    if (!launch_identity(&text) && !text.is_failed) {
-        return error_set(reterr, HSDP_ERR_UNAVAILABLE,
-                         "job: nothing in the environment tells this run of %" PRIu32
-                         " ranks from others: set MASTER_ADDR and MASTER_PORT or HSDP_RUN_ID, or "
-                         "give kv_put and kv_get",
-                         job->launch.world_ranks);
+    launch_meeting_key(&job->launch, &job->run, &text);
+    for (uint32_t field = LAUNCH_FIRST_ATTEMPT; field < LAUNCH_N_FIELDS; field++) {
+        text_add(&text, "%s=%s\n", launch_field_name((enum launch_field)field),
+                 job->run.values[field]);
     }
     if (text.is_failed) {
         text_fini(&text);
@@ -69,6 +65,35 @@ static int32_t identity_read(struct hsdp_job *job, struct hsdp_error *reterr)
     }
     job->identity = text.chars; /* handed over */
     return HSDP_OK;
+}
+
+/* Where ranks meet, and how they know each other. */
+static int32_t identity_read(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    bool has_store = job->host.kv_put != NULL;
+    bool is_known = false;
+    uint16_t port = 0;
+    int32_t status;
+
+    if (settings_text(&job->settings, "rendezvous_port") != NULL) {
+        port = (uint16_t)settings_integer(&job->settings, "rendezvous_port");
+    }
+    status = launch_place_read(&job->launch, has_store, port, reterr);
+    if (status != HSDP_OK || has_store) {
+        return status;
+    }
+    status = launch_identity_read(&job->launch, &job->run, &is_known, reterr);
+    if (status != HSDP_OK || job->launch.world_ranks == 1) {
+        return status;
+    }
+    if (!is_known) {
+        return error_set(reterr, HSDP_ERR_UNAVAILABLE,
+                         "job: nothing in the environment tells this run of %" PRIu32
+                         " ranks from others: set MASTER_ADDR and MASTER_PORT or HSDP_RUN_ID, or "
+                         "give kv_put and kv_get",
+                         job->launch.world_ranks);
+    }
+    return identity_write(job, reterr);
 }
 
 /* A page that reads zero in every child, so that a look at it needs no system call. */

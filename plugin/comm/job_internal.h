@@ -12,6 +12,7 @@
 #include "comm/flight.h"
 #include "comm/job.h"
 #include "comm/launch.h"
+#include "comm/meeting_point.h"
 
 #define JOB_NAME_MAX   63u
 #define JOB_MAX_PHASES 16u
@@ -65,9 +66,11 @@ struct hsdp_job {
     struct launch launch;
     struct job_host host;
     char name[JOB_NAME_MAX + 1];
-    char *identity;      /* what tells the run from others; owned */
-    uint32_t spin_tries; /* before a wait sleeps */
-    bool is_crowded;     /* more ranks than processors */
+    char *identity;             /* what the meeting point of this node derives from; owned */
+    struct launch_identity run; /* what all ranks compare; of no use with the host's store */
+    struct meeting_point point; /* with the host's store: rank 0 publishes it, the others read it */
+    uint32_t spin_tries;        /* before a wait sleeps */
+    bool is_crowded;            /* more ranks than processors */
 
     pthread_mutex_t lock; /* settings, phases, reporters, groups' ledger */
     struct settings settings;

@@ -135,23 +135,12 @@ static int32_t kernels_init(struct hsdp_job *job, struct hsdp_error *reterr)
 int32_t job_settings_init(struct hsdp_job *job, const struct hsdp_job_spec *spec,
                           struct hsdp_error *reterr)
 {
-    static const char *const of_several_hosts[] = {"rendezvous_port", "token_file"};
     int64_t seconds[N_TIMEOUTS];
     int32_t status;
 
     status = settings_init(&job->settings, SETTING_JOB, &spec->settings, NULL, reterr);
     if (status != HSDP_OK) {
         return status;
-    }
-    for (size_t i = 0; i < sizeof(of_several_hosts) / sizeof(of_several_hosts[0]); i++) {
-        const char *value = settings_text(&job->settings, of_several_hosts[i]);
-
-        if (value != NULL) {
-            return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                             "job: %s is \"%.64s\", but it is for several hosts; this version "
-                             "runs on one",
-                             of_several_hosts[i], value);
-        }
     }
     status = backend_choose(&job->settings, reterr);
     if (status == HSDP_OK) {

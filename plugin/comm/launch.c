@@ -1,46 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launch: reading the launcher's environment, strictly. */
+/* Launch: who am I? Reads the launcher's environment, strictly. */
 #include "comm/launch.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/settings.h"
+#include "comm/launch_internal.h"
 
-/* One launcher's names for the same four numbers; the local two may be missing. */
+/* One launcher's names for the same numbers; NULL = it does not say. */
 struct launcher {
+    enum launcher_kind kind;
     const char *rank;
     const char *world_ranks;
     const char *local_rank;
     const char *local_ranks;
-    const char *n_hosts;  /* NULL = it does not say */
+    const char *n_hosts;
+    const char *node;     /* the number of this host among them */
     const char *required; /* counts only where this is set too; NULL = no such condition */
 };
 
-/* A batch script of Slurm has SLURM_PROCID=0 and SLURM_NTASKS without being a task: only srun sets
- * the number of a step. */
+/*
+ * In order. A batch script of Slurm has SLURM_PROCID=0 and SLURM_NTASKS without being a task: only
+ * srun sets the number of a step. PMI variables that do not tell local ranks are srun's own where
+ * there is a step, and srun's say more.
+ */
 static const struct launcher launchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, NULL},
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, NULL},
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, NULL},
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, "SLURM_STEP_NUM_NODES",
-     "SLURM_STEP_ID"},
+    {LAUNCHER_TORCH, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE",
+     "GROUP_RANK", NULL},
+    {LAUNCHER_OPEN_MPI, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, NULL, NULL},
+    {LAUNCHER_PMI, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, NULL,
+     "MPI_LOCALRANKID"},
+    {LAUNCHER_PMI, "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", NULL, NULL,
+     "PMI_LOCAL_RANK"},
+    {LAUNCHER_SLURM, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, "SLURM_STEP_NUM_NODES",
+     "SLURM_NODEID", "SLURM_STEP_ID"},
+    {LAUNCHER_PMI, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, NULL, NULL},
 };
 
 #define N_LAUNCHERS (sizeof(launchers) / sizeof(launchers[0]))
 
-static const char *const identity_names[] = {
-    "HSDP_RUN_ID",    "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
-    "MASTER_ADDR",    "MASTER_PORT",         "OMPI_MCA_orte_hnp_uri",
-    "PMIX_NAMESPACE", "SLURM_JOB_ID",        "SLURM_STEP_ID",
-};
+/* Ours: tells nodes apart under any launcher, also several on one machine. */
+#define NODE_VARIABLE "HSDP_NODE_RANK"
 
-#define N_IDENTITY_NAMES (sizeof(identity_names) / sizeof(identity_names[0]))
-
-static int32_t variable_read(const char *name, int64_t min, int64_t max, uint32_t *ret_value,
+int32_t launch_variable_read(const char *name, int64_t min, int64_t max, uint32_t *ret_value,
                              struct hsdp_error *reterr)
 {
     int64_t value;
@@ -52,6 +59,11 @@ static int32_t variable_read(const char *name, int64_t min, int64_t max, uint32_
     return status;
 }
 
+static bool is_set(const char *name)
+{
+    return name != NULL && getenv(name) != NULL;
+}
+
 /* The first complete launcher; NULL without an error when there is none at all. */
 static int32_t launcher_find(const struct launcher **ret, struct hsdp_error *reterr)
 {
@@ -61,19 +73,19 @@ static int32_t launcher_find(const struct launcher **ret, struct hsdp_error *ret
     *ret = NULL;
     for (size_t i = 0; i < N_LAUNCHERS; i++) {
         const struct launcher *launcher = &launchers[i];
-        const char *rank = getenv(launcher->rank);
-        const char *world = getenv(launcher->world_ranks);
+        bool has_rank = is_set(launcher->rank);
+        bool has_world = is_set(launcher->world_ranks);
 
-        if (launcher->required != NULL && getenv(launcher->required) == NULL) {
+        if (launcher->required != NULL && !is_set(launcher->required)) {
             continue;
         }
-        if (rank != NULL && world != NULL) {
+        if (has_rank && has_world) {
             *ret = launcher;
             return HSDP_OK;
         }
-        if (present == NULL && (rank != NULL || world != NULL)) {
-            present = rank != NULL ? launcher->rank : launcher->world_ranks;
-            missing = rank != NULL ? launcher->world_ranks : launcher->rank;
+        if (present == NULL && (has_rank || has_world)) {
+            present = has_rank ? launcher->rank : launcher->world_ranks;
+            missing = has_rank ? launcher->world_ranks : launcher->rank;
         }
     }
     if (present != NULL) {
@@ -84,29 +96,77 @@ static int32_t launcher_find(const struct launcher **ret, struct hsdp_error *ret
     return HSDP_OK;
 }
 
+/* -------------------------------------------------------------------------- among the hosts */
+
+/* Nothing says how many ranks are local: all of them, unless something else shows several hosts. */
+static int32_t locals_assume(const struct launcher *launcher, struct launch *ret,
+                             struct hsdp_error *reterr)
+{
+    const char *names =
+        launcher->local_ranks == NULL ? "the ranks of this host" : launcher->local_ranks;
+
+    if (ret->n_hosts > 1) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "job: %s says %" PRIu32 " hosts, but %s is not "
+                         "set",
+                         launcher->n_hosts, ret->n_hosts, names);
+    }
+    ret->local_ranks = ret->world_ranks;
+    if (is_set(launcher->local_rank) && ret->local_rank != ret->rank) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "job: %s is %" PRIu32 " and %s is %" PRIu32
+                         ", so there are several hosts, but %s is not set",
+                         launcher->local_rank, ret->local_rank, launcher->rank, ret->rank, names);
+    }
+    ret->local_rank = ret->rank;
+    return HSDP_OK;
+}
+
+static int32_t locals_count(const struct launcher *launcher, struct launch *ret,
+                            struct hsdp_error *reterr)
+{
+    if (launcher->kind == LAUNCHER_SLURM) {
+        return slurm_locals_read(ret, reterr);
+    }
+    if (is_set(launcher->local_ranks)) {
+        return launch_variable_read(launcher->local_ranks, 1, ret->world_ranks, &ret->local_ranks,
+                                    reterr);
+    }
+    return HSDP_OK;
+}
+
 static int32_t locals_read(const struct launcher *launcher, struct launch *ret,
                            struct hsdp_error *reterr)
 {
-    uint32_t n_hosts = 1;
+    int64_t local_max;
     int32_t status = HSDP_OK;
 
-    if (launcher->local_ranks != NULL && getenv(launcher->local_ranks) != NULL) {
+    ret->local_ranks = 0; /* not known */
+    if (is_set(launcher->n_hosts)) {
         status =
-            variable_read(launcher->local_ranks, 1, ret->world_ranks, &ret->local_ranks, reterr);
+            launch_variable_read(launcher->n_hosts, 1, ret->world_ranks, &ret->n_hosts, reterr);
     }
-    if (status == HSDP_OK && getenv(launcher->local_rank) != NULL) {
-        status = variable_read(launcher->local_rank, 0, (int64_t)ret->local_ranks - 1,
-                               &ret->local_rank, reterr);
+    if (status == HSDP_OK) {
+        status = locals_count(launcher, ret, reterr);
     }
-    if (status == HSDP_OK && launcher->n_hosts != NULL && getenv(launcher->n_hosts) != NULL) {
-        status = variable_read(launcher->n_hosts, 1, INT32_MAX, &n_hosts, reterr);
+    local_max = (ret->local_ranks == 0 ? ret->world_ranks : ret->local_ranks) - INT64_C(1);
+    if (status == HSDP_OK && is_set(launcher->local_rank)) {
+        status = launch_variable_read(launcher->local_rank, 0, local_max, &ret->local_rank, reterr);
     }
-    if (status == HSDP_OK && n_hosts > 1) {
-        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                         "job: %s says %" PRIu32 " hosts; this version runs on one",
-                         launcher->n_hosts, n_hosts);
+    if (status != HSDP_OK || ret->local_ranks == 0) {
+        return status != HSDP_OK ? status : locals_assume(launcher, ret, reterr);
     }
-    return status;
+    if (is_set(launcher->local_rank)) {
+        return HSDP_OK;
+    }
+    if (ret->local_ranks != ret->world_ranks) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "job: %" PRIu32 " of %" PRIu32
+                         " ranks are on this host, but %s is not set",
+                         ret->local_ranks, ret->world_ranks, launcher->local_rank);
+    }
+    ret->local_rank = ret->rank;
+    return HSDP_OK;
 }
 
 static int32_t environment_read(const struct launcher *launcher, struct launch *ret,
@@ -114,9 +174,9 @@ static int32_t environment_read(const struct launcher *launcher, struct launch *
 {
     int32_t status;
 
-    status = variable_read(launcher->world_ranks, 1, INT32_MAX, &ret->world_ranks, reterr);
+    status = launch_variable_read(launcher->world_ranks, 1, INT32_MAX, &ret->world_ranks, reterr);
     if (status == HSDP_OK) {
-        status = variable_read(launcher->rank, 0, INT32_MAX, &ret->rank, reterr);
+        status = launch_variable_read(launcher->rank, 0, INT32_MAX, &ret->rank, reterr);
     }
     if (status != HSDP_OK) {
         return status;
@@ -126,8 +186,6 @@ static int32_t environment_read(const struct launcher *launcher, struct launch *
                          "job: %s is %" PRIu32 ", but %s is %" PRIu32 ": ranks count from 0",
                          launcher->rank, ret->rank, launcher->world_ranks, ret->world_ranks);
     }
-    ret->local_rank = ret->rank;
-    ret->local_ranks = ret->world_ranks;
     return locals_read(launcher, ret, reterr);
 }
 
@@ -152,67 +210,94 @@ static int32_t spec_read(const struct hsdp_job_spec *spec, struct launch *ret,
     return HSDP_OK;
 }
 
-/* A port that is set has to be one, also where nobody will listen on it. */
-static int32_t port_check(struct hsdp_error *reterr)
-{
-    const char *port = getenv("MASTER_PORT");
-    int64_t value;
+/* ------------------------------------------------------------------------------- do they fit */
 
-    return port == NULL ? HSDP_OK : integer_parse("MASTER_PORT", port, 1, 65535, &value, reterr);
-}
-
-static int32_t size_check(const struct launch *launch, struct hsdp_error *reterr)
+/* Which host this is: what tells two of them on one machine apart. */
+static int32_t node_read(const struct launcher *launcher, struct launch *ret,
+                         struct hsdp_error *reterr)
 {
-    if (launch->local_ranks != launch->world_ranks) {
-        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                         "job: %" PRIu32 " of %" PRIu32
-                         " ranks are on this host; this version runs on one host",
-                         launch->local_ranks, launch->world_ranks);
+    const char *name = is_set(NODE_VARIABLE) ? NODE_VARIABLE
+                       : launcher == NULL    ? NULL
+                                             : launcher->node;
+    uint32_t node;
+    int32_t status;
+
+    if (!is_set(name)) {
+        return HSDP_OK;
     }
-    if (launch->world_ranks > LAUNCH_MAX_RANKS) {
-        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                         "job: %" PRIu32 " ranks; one host holds at most %u", launch->world_ranks,
-                         LAUNCH_MAX_RANKS);
+    status = launch_variable_read(name, 0, INT32_MAX, &node, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (ret->n_hosts != 0 && node >= ret->n_hosts) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "job: %s is %" PRIu32 ", but %s says %" PRIu32 " hosts: they count from 0",
+                         name, node, launcher->n_hosts, ret->n_hosts);
+    }
+    if (ret->local_ranks != ret->world_ranks) {
+        snprintf(ret->node_key, sizeof(ret->node_key), "%" PRIu32, node);
     }
     return HSDP_OK;
+}
+
+/* Rank 0 leads its host, and where there is one host nobody else does. */
+static int32_t leader_check(const struct launch *launch, struct hsdp_error *reterr)
+{
+    if (launch->rank == 0 && launch->local_rank != 0) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "job: rank 0 has local rank %" PRIu32
+                         "; rank 0 has to be local rank 0 of its host",
+                         launch->local_rank);
+    }
+    if (launch->is_one_host && launch->rank != 0 && launch->local_rank == 0) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "job: rank %" PRIu32 " has local rank 0, but all %" PRIu32
+                         " ranks are on this host, where that is rank 0",
+                         launch->rank, launch->world_ranks);
+    }
+    return HSDP_OK;
+}
+
+static int32_t hosts_check(const struct launch *launch, struct hsdp_error *reterr)
+{
+    if (launch->n_hosts != 0 && (launch->n_hosts == 1) != launch->is_one_host) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "job: %" PRIu32 " of %" PRIu32
+                         " ranks are on this host, but the launcher says %" PRIu32 " host%s",
+                         launch->local_ranks, launch->world_ranks, launch->n_hosts,
+                         launch->n_hosts == 1 ? "" : "s");
+    }
+    if (launch->local_ranks > LAUNCH_MAX_RANKS) {
+        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
+                         "job: %" PRIu32 " ranks on this host; one host holds at most %u",
+                         launch->local_ranks, LAUNCH_MAX_RANKS);
+    }
+    return leader_check(launch, reterr);
 }
 
 int32_t launch_read(const struct hsdp_job_spec *spec, struct launch *ret, struct hsdp_error *reterr)
 {
     const struct launcher *launcher = NULL;
-    int32_t status = HSDP_OK;
+    int32_t status;
 
-    ret->rank = 0;
+    memset(ret, 0, sizeof(*ret));
     ret->world_ranks = 1;
-    ret->local_rank = 0;
     ret->local_ranks = 1;
-    if (spec->kv_put == NULL) {
-        status = port_check(reterr);
-    }
-    if (status != HSDP_OK) {
-        return status;
-    }
     if (spec->world_ranks != 0) {
         status = spec_read(spec, ret, reterr);
+        ret->is_spec = true;
+        launcher_find(&launcher, NULL); /* it may still tell runs and nodes apart */
     } else {
         status = launcher_find(&launcher, reterr);
         if (status == HSDP_OK && launcher != NULL) {
             status = environment_read(launcher, ret, reterr);
         }
     }
-    return status == HSDP_OK ? size_check(ret, reterr) : status;
-}
-
-bool launch_identity(struct text *text)
-{
-    uint64_t n_bytes = text->n_bytes;
-
-    for (size_t i = 0; i < N_IDENTITY_NAMES; i++) {
-        const char *value = getenv(identity_names[i]);
-
-        if (value != NULL) {
-            text_add(text, "%s=%s\n", identity_names[i], value);
-        }
+    if (status == HSDP_OK) {
+        status = node_read(launcher, ret, reterr);
     }
-    return text->n_bytes > n_bytes;
+    ret->launcher = launcher == NULL ? LAUNCHER_NONE : launcher->kind;
+    ret->is_leader = ret->local_rank == 0;
+    ret->is_one_host = ret->local_ranks == ret->world_ranks;
+    return status == HSDP_OK ? hosts_check(ret, reterr) : status;
 }

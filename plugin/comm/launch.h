@@ -37,6 +37,7 @@ struct launch {
     bool is_leader;                   /* local rank 0: it holds the meeting point of its node */
     bool is_one_host;                 /* all ranks are local */
     uint32_t launcher;                /* private: which variables hold */
+    bool is_spec;                     /* private: the host says which rank this is */
     struct launch_place place;        /* launch_place_read */
 };
 
@@ -123,8 +124,5 @@ enum launch_field launch_identity_compare(const struct launch_identity *left,
 int32_t launch_identity_check(const struct launch_identity *root,
                               const struct launch_identity *other, uint32_t rank,
                               struct hsdp_error *reterr);
-
-/** All variables of all launchers, as "KEY=VALUE" lines; false when there are none. Goes away. */
-bool launch_identity(struct text *text);
 
 #endif /* COMM_LAUNCH_H */

@@ -2,23 +2,26 @@
 /* Rendezvous: what both sides share, and the meeting point by way of the host's store. */
 #include "comm/rendezvous.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/error.h"
 
-#define IDENTITY_BYTES 32u /* hexadecimal digits */
-#define KV_SLICE_MS    200u
+#define KV_SLICE_MS 200u
 
 int32_t rendezvous_meet(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
 {
     struct hsdp_error err;
     int32_t status;
 
+    if (!job->launch.is_one_host) {
+        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
+                         "connect: %" PRIu32 " of %" PRIu32
+                         " ranks are on this host; this version connects one host",
+                         job->launch.local_ranks, job->launch.world_ranks);
+    }
     status = job->launch.rank == 0 ? rendezvous_root(job, deadline_ns, &err)
                                    : rendezvous_guest(job, deadline_ns, &err);
     if (status != HSDP_OK && reterr != NULL) {
@@ -55,40 +58,45 @@ int32_t rendezvous_end(struct hsdp_job *job, uint32_t reporter, struct hsdp_erro
 
 /* ------------------------------------------------------------------- the host's key/value store */
 
-static int32_t identity_set(struct hsdp_job *job, const char *text, struct hsdp_error *reterr)
+/* Both sides derive the meeting point of a node from the run's identity and the node's key. */
+static int32_t identity_set(struct hsdp_job *job, struct hsdp_error *reterr)
 {
-    char *copy = strdup(text);
+    struct text text = TEXT_INIT;
 
-    if (copy == NULL) {
-        return error_set(reterr, HSDP_ERR_NO_MEMORY, "connect: no memory for %zu bytes",
-                         strlen(text));
+    text_add(&text, "%s", job->point.identity);
+    if (job->launch.node_key[0] != '\0') {
+        text_add(&text, "\nnode=%s", job->launch.node_key);
+    }
+    if (text.is_failed) {
+        text_fini(&text);
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "connect: no memory for the identity");
     }
     free(job->identity);
-    job->identity = copy;
+    job->identity = text.chars; /* handed over */
     return HSDP_OK;
 }
 
 int32_t rendezvous_identify(struct hsdp_job *job, struct hsdp_error *reterr)
 {
-    uint8_t bytes[IDENTITY_BYTES / 2];
-    char text[IDENTITY_BYTES + 1];
+    int32_t status;
 
     if (job->host.kv_put == NULL) {
         return HSDP_OK; /* the launcher's environment is the identity */
     }
-    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes)) {
-        return error_set(reterr, HSDP_ERR_UNAVAILABLE, "connect: no random numbers: %s",
-                         strerror(errno));
-    }
-    for (size_t i = 0; i < sizeof(bytes); i++) {
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-    }
-    return identity_set(job, text, reterr);
+    status = meeting_point_init(&job->point, reterr);
+    return status == HSDP_OK ? identity_set(job, reterr) : status;
 }
 
 static void key_write(const struct hsdp_job *job, char *ret_key, size_t max_bytes)
 {
     snprintf(ret_key, max_bytes, "hsdp/%s/meeting", job->name);
+}
+
+static int32_t connect_fail(struct hsdp_job *job, struct hsdp_error *err, struct hsdp_error *reterr)
+{
+    error_where(err, "connect", NULL, NULL);
+    failure_raise(job, err);
+    return failure_tell(job, reterr);
 }
 
 /* The contract of the callbacks: their failure is the job's. */
@@ -99,28 +107,48 @@ static int32_t store_fail(struct hsdp_job *job, const char *call, const char *ke
 
     error_set(&err, HSDP_ERR_UNAVAILABLE, "connect: %s of \"%s\" answered %" PRId32, call, key,
               answer);
-    error_where(&err, "connect", NULL, NULL);
-    failure_raise(job, &err);
-    return failure_tell(job, reterr);
+    return connect_fail(job, &err, reterr);
+}
+
+/* What is in the store is none of ours, or of another version of this library. */
+static int32_t value_fail(struct hsdp_job *job, const char *key, uint64_t n_bytes,
+                          struct hsdp_error *reterr)
+{
+    struct hsdp_error err;
+
+    error_set(&err, HSDP_ERR_UNAVAILABLE,
+              "connect: kv_get of \"%s\" gave %" PRIu64 " bytes that are no meeting point", key,
+              n_bytes);
+    return connect_fail(job, &err, reterr);
 }
 
 int32_t rendezvous_publish(struct hsdp_job *job, struct hsdp_error *reterr)
 {
     char key[JOB_NAME_MAX + 16];
+    char value[MEETING_POINT_MAX_BYTES];
+    uint32_t n_bytes;
     int32_t answer;
 
     if (job->host.kv_put == NULL) {
         return HSDP_OK;
     }
+    if (job->point.port != 0) {
+        int32_t status = meeting_point_addresses(&job->point, reterr);
+
+        if (status != HSDP_OK) {
+            return status;
+        }
+    }
     key_write(job, key, sizeof(key));
-    answer = job->host.kv_put(job->host.user, key, job->identity, IDENTITY_BYTES);
+    n_bytes = meeting_point_write(&job->point, value);
+    answer = job->host.kv_put(job->host.user, key, value, n_bytes);
     return answer == 0 ? HSDP_OK : store_fail(job, "kv_put", key, answer, reterr);
 }
 
 int32_t rendezvous_ask(struct hsdp_job *job, struct hsdp_error *reterr)
 {
     char key[JOB_NAME_MAX + 16];
-    char value[IDENTITY_BYTES + 1] = "";
+    char value[MEETING_POINT_MAX_BYTES];
     uint64_t n_bytes = 0;
     int32_t answer;
 
@@ -128,12 +156,15 @@ int32_t rendezvous_ask(struct hsdp_job *job, struct hsdp_error *reterr)
         return HSDP_OK;
     }
     key_write(job, key, sizeof(key));
-    answer = job->host.kv_get(job->host.user, key, value, IDENTITY_BYTES, &n_bytes, KV_SLICE_MS);
+    answer = job->host.kv_get(job->host.user, key, value, sizeof(value), &n_bytes, KV_SLICE_MS);
     if (answer == 1) {
         return HSDP_PENDING;
     }
-    if (answer != 0 || n_bytes != IDENTITY_BYTES) {
+    if (answer != 0) {
         return store_fail(job, "kv_get", key, answer, reterr);
     }
-    return identity_set(job, value, reterr);
+    if (!meeting_point_parse(value, n_bytes, &job->point)) {
+        return value_fail(job, key, n_bytes, reterr);
+    }
+    return identity_set(job, reterr);
 }
