@@ -52,6 +52,8 @@ refuses "configure: openblas forced on and missing" 'libopenblas-dev' \
 refuses "configure: yaml forced on and missing" 'libyaml-dev' --with-yaml PKG_CONFIG_LIBDIR="$scratch"
 refuses "configure: check forced on and missing" 'install check ' \
     --with-check PKG_CONFIG_LIBDIR="$scratch"
+refuses "configure: libsodium missing" 'libsodium-dev' --without-openblas --without-yaml \
+    --without-check PKG_CONFIG_LIBDIR="$scratch"
 rm "$scratch/cache"
 refuses "configure: cuda forced on and missing" 'nvidia-cuda-toolkit' --with-cuda="$scratch"
 refuses "configure: nccl forced on and missing" 'libnccl-dev' --with-nccl="$scratch"

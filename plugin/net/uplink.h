@@ -58,7 +58,11 @@ int uplink_fd(const struct uplink *uplink);
 /** uplink_serve is due at this time of clock_now_ns at the latest; UINT64_MAX = never. */
 uint64_t uplink_wake_ns(const struct uplink *uplink);
 
-/** Does what is to be done now, and does not block; needless calls do no harm. */
+/**
+ * Does what is to be done now, and does not block; needless calls do no harm.
+ *
+ * Errors: HSDP_ERR_UNAVAILABLE when this host can no longer wait for the hub.
+ */
 int32_t uplink_serve(struct uplink *uplink, struct hsdp_error *reterr);
 
 /**
