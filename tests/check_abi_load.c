@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loading, running and unloading the plugin itself: nothing of it stays behind. */
 #include <check.h>
-#include <dirent.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -9,19 +8,6 @@
 #include "hsdp/loader.h"
 #include "ranks.h"
 #include "suite.h"
-
-static uint32_t n_threads(void)
-{
-    DIR *folder = opendir("/proc/self/task");
-    uint32_t n = 0;
-
-    ck_assert_ptr_nonnull(folder);
-    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
-        n += entry->d_name[0] != '.';
-    }
-    closedir(folder);
-    return n;
-}
 
 static hsdp_plugin *plugin_load(void)
 {
@@ -52,14 +38,14 @@ static void host_run(hsdp_plugin *plugin)
 START_TEST(plugin_used_and_unloaded_leaves_nothing_behind)
 {
     uint32_t n_descriptors = ranks_n_descriptors();
-    uint32_t n_before = n_threads(); /* a sanitizer may have one of its own */
+    uint32_t n_before = ranks_n_threads(); /* a sanitizer may have one of its own */
 
     for (int cycle = 0; cycle < 3; cycle++) {
         hsdp_plugin *plugin = plugin_load();
 
         host_run(plugin);
         hsdp_plugin_unload(plugin);
-        ck_assert_uint_eq(n_threads(), n_before);
+        ck_assert_uint_eq(ranks_n_threads(), n_before);
         ck_assert_uint_eq(ranks_n_descriptors(), n_descriptors);
         ck_assert_ptr_null(dlopen(getenv("HSDP_TEST_PLUGIN"), RTLD_NOW | RTLD_NOLOAD));
     }

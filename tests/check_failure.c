@@ -178,7 +178,7 @@ static void heir_rank(uint32_t rank, void *shared)
     status_assert(job_wait(job, &wait, &err), HSDP_OK, &err);
     entry.target = 2;
     status_assert(job_wait(job, &wait, &err), HSDP_ERR_PEER_LOST, &err);
-    message_assert(&err, "inherit: peer lost: rank 1 died");
+    message_assert(&err, "peer lost: rank 1 died"); /* by the watchdog, before anybody waited */
     test_job_drop(job);
 }
 

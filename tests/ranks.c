@@ -243,15 +243,25 @@ void ranks_meet(_Atomic uint32_t *count, uint32_t n)
     }
 }
 
-uint32_t ranks_n_descriptors(void)
+static uint32_t n_entries(const char *path)
 {
-    DIR *folder = opendir("/proc/self/fd");
+    DIR *folder = opendir(path);
     uint32_t n = 0;
 
     ck_assert_ptr_nonnull(folder);
-    while (readdir(folder) != NULL) {
-        n++;
+    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        n += entry->d_name[0] != '.';
     }
     closedir(folder);
     return n;
+}
+
+uint32_t ranks_n_descriptors(void)
+{
+    return n_entries("/proc/self/fd");
+}
+
+uint32_t ranks_n_threads(void)
+{
+    return n_entries("/proc/self/task");
 }

@@ -56,5 +56,7 @@ void ranks_sleep_ms(uint32_t ms);
 
 /** Open file descriptors of this process. */
 uint32_t ranks_n_descriptors(void);
+/** Threads of this process. */
+uint32_t ranks_n_threads(void);
 
 #endif /* TESTS_RANKS_H */

@@ -77,6 +77,9 @@ void call_enters(struct call *call, struct hsdp_job *job)
         call->status = job_enter(job, &call->err);
         call->job = call_is_ok(call) ? job : NULL;
     }
+    if (call_is_ok(call)) {
+        job_name_call(job, call->name);
+    }
 }
 
 void call_enters_failed(struct call *call, struct hsdp_job *job)
@@ -84,6 +87,9 @@ void call_enters_failed(struct call *call, struct hsdp_job *job)
     if (call_is_ok(call)) {
         call->status = job_enter_failed(job, &call->err);
         call->job = call_is_ok(call) ? job : NULL;
+    }
+    if (call_is_ok(call)) {
+        job_name_call(job, call->name);
     }
 }
 

@@ -21,7 +21,8 @@ struct hsdp_diag_ops {
      * Writes a report as JSON. `what` is one of
      *
      *     settings  the job's effective values and their sources (a plan's are in its report)
-     *     ledger    each group: members, timeout and its source
+     *     ledger    the job's timeouts, and each group's (the host's, and those of models'
+     *               classes): members, timeout now and where it comes from
      *     memory    bytes of each kind, per model
      *     traffic   operations and payload bytes, per group
      *     flight    the last operations: sequence, group, unit, kind, state

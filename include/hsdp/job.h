@@ -29,13 +29,20 @@ extern "C" {
  *     backend                    auto   auto, shm, mpi, nccl
  *     nccl_timeout_seconds       180    1 to 2147483647; every wait
  *     init_timeout_seconds       nccl_timeout_seconds   connect; at least nccl_timeout_seconds
- *     heartbeat_timeout_seconds  nccl_timeout_seconds   the host makes no progress outside a phase
+ *     heartbeat_timeout_seconds  nccl_timeout_seconds   the host makes no call, outside a phase
  *     peer_silence_seconds       min(5, nccl_timeout_seconds)   1 to nccl_timeout_seconds; of hosts
  *     rendezvous_port            MASTER_PORT   1 to 65535; only where several hosts meet
  *     token_file                 none   a path; only where several hosts meet
  *     flight_records             2000   16 to 1000000
  *     cpu_path                   auto   auto, plain, avx2, avx512; the bits are the same
  *     nccl_library, cuda_library  libnccl.so.2, libcuda.so.1   sonames or paths
+ *
+ * A connected job of several ranks has a thread in each of its processes, from connect() to
+ * destroy(). It makes failures known while hosts compute: a rank that ends or runs another program
+ * without close() or destroy(), HSDP_ERR_PEER_LOST within a second; a host that makes no call for
+ * heartbeat_timeout_seconds (in a phase, for the phase's timeout where that is longer),
+ * HSDP_ERR_TIMEOUT of "heartbeat"; a failure that another rank has reported. Time in which a
+ * process was stopped does not count. A child that is forked keeps nothing of a job open.
  */
 
 /**
@@ -76,8 +83,10 @@ struct hsdp_job_spec {
     void (*log)(void *user, int32_t level, const char *text); /* HSDP_LOG_*; NULL = silent */
 
     /**
-     * Told once when the job fails, maybe on a thread of the plugin. It may not call the plugin,
-     * except job->status and diag.
+     * Told once when the job fails, whether the host is inside of a call or computes; maybe on
+     * the plugin's thread, which takes no signals and has a stack of 512 KiB. It may not call the
+     * plugin, except job->status and diag. destroy() waits up to a second for it to return; if it
+     * does not, the plugin stays in memory, so that unloading it remains safe.
      */
     void (*on_abort)(void *user, const struct hsdp_error *reason);
 
@@ -160,14 +169,15 @@ struct hsdp_job_ops {
 
     /**
      * Gives a job back; NULL is accepted. Local. Groups and models that live on keep the memory
-     * alive. Peers that wait for this rank learn that it has left.
+     * alive. Peers that wait for this rank learn that it has left. A process that ends without
+     * close() or destroy() is lost, and fails the job on all other ranks.
      */
     void (*destroy)(hsdp_job *job);
 
     /**
      * Fails the job on all ranks with a reason (NULL = "abort called by the host"). Returns within
      * two seconds, from any thread, also while another one is inside connect(). A second abort
-     * succeeds and changes nothing: the first reason is kept.
+     * succeeds and changes nothing: the first reason is kept. So does one after close().
      */
     int32_t (*abort)(hsdp_job *job, const char *reason, struct hsdp_error *reterr);
 
@@ -219,7 +229,8 @@ struct hsdp_job_ops {
      * Units: wait_ms, milliseconds; 0 only asks; UINT64_MAX waits until the deadline of the
      * operation itself.
      * Errors: HSDP_PENDING (positive) when it has not finished in time; HSDP_ERR_INVALID for a
-     * ticket never handed out; else how the operation failed.
+     * ticket never handed out; HSDP_ERR_STATE when its model or group was destroyed before it had
+     * finished; else how the operation failed.
      */
     int32_t (*ticket_wait)(hsdp_job *job, uint64_t ticket, uint64_t wait_ms,
                            struct hsdp_error *reterr);

@@ -32,6 +32,7 @@ struct control_rank {
     _Atomic uint32_t has_left;                                 /* 1 = it destroyed its job */
     uint32_t pid;
     uint32_t rank; /* its world rank */
+    _Atomic uint64_t beat; /* of its watchdog: goes up all the time */
 };
 
 /* Behind it lie the mailboxes of the whole world. */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/job_internal.h"
+#include "comm/watchdog.h"
 
 enum {
     FAILURE_NONE,
@@ -54,30 +55,24 @@ static bool failure_write(struct failure *failure, uint32_t rank, const struct h
     return false;
 }
 
-/* Tells this process's host, once. */
-static void failure_notice(struct hsdp_job *job)
+void failure_alert(struct hsdp_job *job)
 {
     const struct failure *first = failure_first(job);
 
-    if (first == NULL || atomic_exchange(&job->is_noticed, 1u) != 0) {
-        return;
-    }
-    job_log(job, HSDP_LOG_ERROR, "job \"%s\" has failed: %s", job->name, first->error.message);
-    if (job->host.on_abort != NULL) {
+    if (first != NULL && atomic_exchange(&job->is_noticed, 1u) == 0 && job->host.on_abort != NULL) {
         job->host.on_abort(job->host.user, &first->error);
     }
 }
 
-static void connect_wake(struct hsdp_job *job)
+/* Tells this process's host, once; on a thread of the host. */
+static void failure_notice(struct hsdp_job *job)
 {
-    int fd = atomic_load(&job->abort_fd);
-    uint64_t one = 1;
-    ssize_t n_written;
+    const struct failure *first = failure_first(job);
 
-    if (fd >= 0) {
-        n_written = write(fd, &one, sizeof(one));
-        (void)n_written; /* full means: it is awake already */
+    if (first != NULL && atomic_exchange(&job->is_logged, 1u) == 0) {
+        job_log(job, HSDP_LOG_ERROR, "job \"%s\" has failed: %s", job->name, first->error.message);
     }
+    failure_alert(job);
 }
 
 void failure_share(struct hsdp_job *job)
@@ -90,7 +85,7 @@ void failure_share(struct hsdp_job *job)
     }
 }
 
-int32_t failure_raise_for(struct hsdp_job *job, uint32_t reporter, struct hsdp_error *err)
+int32_t failure_record(struct hsdp_job *job, uint32_t reporter, struct hsdp_error *err)
 {
     struct control *control = atomic_load(&job->control);
     const struct failure *first;
@@ -99,16 +94,22 @@ int32_t failure_raise_for(struct hsdp_job *job, uint32_t reporter, struct hsdp_e
     if (control == NULL) {
         failure_write(&job->failure, reporter, err);
         failure_share(job); /* connect may have got there meanwhile */
-        connect_wake(job);
     } else if (failure_write(&control->failure, reporter, err)) {
         control_ring_all(control);
     }
+    watchdog_wake(job);
     first = failure_first(job);
     if (first != NULL) {
         *err = first->error;
     } else { /* whoever claimed it has died over it: then this rank says what it knows itself */
         failure_write(&job->failure, reporter, err);
     }
+    return err->status;
+}
+
+int32_t failure_raise_for(struct hsdp_job *job, uint32_t reporter, struct hsdp_error *err)
+{
+    failure_record(job, reporter, err);
     failure_notice(job);
     return err->status;
 }
@@ -166,8 +167,13 @@ int32_t job_abort(struct hsdp_job *job, const char *reason, struct hsdp_error *r
     if (status != HSDP_OK) {
         return status;
     }
+    if (atomic_load(&job->state) == JOB_CLOSED) {
+        return HSDP_OK; /* nothing is left that could fail */
+    }
+    job_ref(job); /* another thread may destroy it meanwhile */
     error_set(&err, HSDP_ERR_ABORTED, "%s", reason == NULL ? "abort called by the host" : reason);
     failure_raise(job, &err);
+    job_unref(job);
     return HSDP_OK;
 }
 

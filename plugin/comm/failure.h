@@ -28,6 +28,15 @@ int32_t failure_raise(struct hsdp_job *job, struct hsdp_error *err);
 int32_t failure_raise_for(struct hsdp_job *job, uint32_t reporter, struct hsdp_error *err);
 
 /**
+ * Likewise, but this process's host is not told here: for the watchdog's thread, which calls
+ * failure_alert a moment later, if no call has come to it meanwhile.
+ */
+int32_t failure_record(struct hsdp_job *job, uint32_t reporter, struct hsdp_error *err);
+
+/** Calls on_abort, once for a job that has failed, on whatever thread. */
+void failure_alert(struct hsdp_job *job);
+
+/**
  * For a call that was inside when the job failed: fills *reterr with the first failure itself and
  * ends all open work. Only on the thread that is inside; the job must have failed.
  */

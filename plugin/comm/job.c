@@ -14,10 +14,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/forks.h"
 #include "comm/group_internal.h"
 #include "comm/job_internal.h"
 #include "comm/process.h"
 #include "comm/rendezvous.h"
+#include "comm/watchdog.h"
 
 #define SPIN_TRIES         60u /* before a wait sleeps; a microsecond or less each */
 #define SPIN_TRIES_CROWDED 4u
@@ -162,6 +164,9 @@ int32_t job_create(const struct hsdp_job_spec *spec, struct hsdp_job **ret_job,
     if (status == HSDP_OK) {
         status = counters_init(job, reterr);
     }
+    if (status == HSDP_OK && job->launch.world_ranks > 1) {
+        status = forks_add(job, reterr);
+    }
     if (status != HSDP_OK) {
         job_unref(job);
         return status;
@@ -173,28 +178,14 @@ int32_t job_create(const struct hsdp_job_spec *spec, struct hsdp_job **ret_job,
 
 /* ----------------------------------------------------------------------------- giving back */
 
-static void connections_close(struct hsdp_job *job)
-{
-    for (uint32_t rank = 0; rank < LAUNCH_MAX_RANKS; rank++) {
-        if (job->connections[rank] >= 0) {
-            close(job->connections[rank]);
-        }
-        if (job->pidfds[rank] >= 0) {
-            close(job->pidfds[rank]);
-        }
-        job->connections[rank] = -1;
-        job->pidfds[rank] = PIDFD_UNKNOWN;
-    }
-}
-
 static void job_free(struct hsdp_job *job)
 {
     struct counter *counter = atomic_load(&job->counters);
 
     communicators_free(job);
-    connections_close(job);
-    if (atomic_load(&job->abort_fd) >= 0) {
-        close(atomic_load(&job->abort_fd));
+    forks_remove(job);
+    if (job->alive != NULL) {
+        watchdog_free(job);
     }
     control_unmap(atomic_load(&job->control));
     while (counter != NULL) {
@@ -204,6 +195,7 @@ static void job_free(struct hsdp_job *job)
         counter = next;
     }
     flight_fini(&job->flight);
+    free(job->cancelled);
     settings_fini(&job->settings);
     free(job->identity);
     if (job->alive != NULL) {
@@ -239,6 +231,7 @@ void job_destroy(struct hsdp_job *job)
     }
     work_fail_all(job, HSDP_ERR_ABORTED);
     atomic_store(&job->state, JOB_DESTROYED);
+    watchdog_stop(job);
     job_unref(job);
 }
 
@@ -251,6 +244,19 @@ int32_t job_check_process(const struct hsdp_job *job, struct hsdp_error *reterr)
                          "job: made in another process, of which this one is a child");
     }
     return HSDP_OK;
+}
+
+/* For the heartbeat. Only the thread that is inside writes it. */
+static void move_count(struct hsdp_job *job)
+{
+    uint64_t n_moves = atomic_load_explicit(&job->n_moves, memory_order_relaxed);
+
+    atomic_store_explicit(&job->n_moves, n_moves + 1, memory_order_relaxed);
+}
+
+void job_name_call(struct hsdp_job *job, const char *call)
+{
+    atomic_store_explicit(&job->last_call, call, memory_order_relaxed);
 }
 
 /* In a child another thread of the parent may hold the lock for ever; there is no other here. */
@@ -285,6 +291,7 @@ int32_t job_enter_failed(struct hsdp_job *job, struct hsdp_error *reterr)
         job_leave(job);
         return error_set(reterr, HSDP_ERR_STATE, "job: destroyed");
     }
+    move_count(job);
     if (job->left_ns != 0) {
         away_ns = clock_now_ns() - job->left_ns;
         job->away_ns += away_ns >= AWAY_MIN_NS ? away_ns : 0;
@@ -309,6 +316,7 @@ void job_leave(struct hsdp_job *job)
     if (job->first_work != NULL) {
         job->left_ns = clock_now_ns(); /* open work's clocks stand still while the host is away */
     }
+    move_count(job);
     atomic_store(&job->is_inside, 0u);
 }
 
@@ -366,6 +374,9 @@ static int32_t ranks_meet(struct hsdp_job *job, uint64_t deadline_ns, struct hsd
     node_index_find(job);
     failure_share(job); /* an abort during the last moments of the meeting */
     status = peers_watch(job, reterr);
+    if (status == HSDP_OK) {
+        status = watchdog_start(job, reterr);
+    }
     /* Twice: what a rank has opened before the first is right if its peer comes to the second. */
     for (int round = 0; round < 2; round++) {
         status = exchange_agree_by(job, "connect", status, deadline_ns, reterr);
@@ -406,7 +417,8 @@ int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
         status = ranks_meet(job, deadline_ns, reterr);
     }
     if (status != HSDP_OK) {
-        connections_close(job);
+        watchdog_stop(job);
+        forks_close(job);
         return status;
     }
     atomic_store(&job->state, JOB_CONNECTED);

@@ -59,6 +59,9 @@ int32_t job_counter_name(const struct hsdp_job *job, uint64_t index, const char 
  */
 int32_t job_enter(struct hsdp_job *job, struct hsdp_error *reterr);
 void job_leave(struct hsdp_job *job);
+/** Says what the call that is inside is called, a literal: for what is said of hosts that stand
+ * still. */
+void job_name_call(struct hsdp_job *job, const char *call);
 /** Like job_enter, but lets a failed job in: for ticket_wait's last word, close, info, setting. */
 int32_t job_enter_failed(struct hsdp_job *job, struct hsdp_error *reterr);
 
@@ -74,6 +77,9 @@ uint32_t job_world_ranks(const struct hsdp_job *job);
 bool job_is_connected(const struct hsdp_job *job);
 struct probe *job_probe(const struct hsdp_job *job); /* comm/probe.h; NULL outside of tests */
 uint64_t job_timeout_ms(const struct hsdp_job *job); /* of an operation, now */
+/** Where that comes from: "derived from nccl_timeout_seconds", "phase compile". Only for reporters,
+ * which are called under the job's lock. */
+void job_timeout_source(const struct hsdp_job *job, char *ret_text, uint64_t max_bytes);
 /** From 1, in order of creation, which is collective: so ranks mean the same model by a number. */
 uint64_t job_model_number(struct hsdp_job *job);
 const struct kernels *job_kernels(const struct hsdp_job *job);

@@ -50,7 +50,14 @@ struct counter {
     char name[96];
 };
 
+/* Tickets whose work went with a model or a group before it was done. */
+struct cancelled {
+    uint64_t first;
+    uint64_t last;
+};
+
 struct communicator; /* group_area.h */
+struct watchdog;     /* watchdog_internal.h */
 
 /*
  * Who writes what: everything belongs to the thread that is inside (job_enter), but for what is
@@ -60,6 +67,8 @@ struct hsdp_job {
     /* Guards: read by every call. */
     const uint64_t *alive; /* a page that the kernel empties in a child */
     _Atomic uint32_t is_inside;
+    _Atomic uint64_t n_moves;        /* calls entered and left; for the heartbeat */
+    _Atomic(const char *) last_call; /* a literal; NULL = none since connect */
     _Atomic uint32_t n_refs;
     _Atomic uint32_t state; /* enum job_state */
 
@@ -77,14 +86,17 @@ struct hsdp_job {
     const struct kernels *kernels; /* of the setting cpu_path */
     struct job_phase phases[JOB_MAX_PHASES];
     uint32_t n_phases;
-    _Atomic uint64_t timeout_ms; /* of an operation, now */
+    _Atomic uint64_t timeout_ms;    /* of an operation, now */
+    _Atomic uint64_t heartbeat_ms;  /* how long a watchdog may be stuck */
+    _Atomic uint64_t idle_limit_ms; /* how long the host may make no call, now */
     struct reporter *reporters;
     struct flight flight;
 
     /* Failure: the first one is in the control block once there is one, else here. */
     struct failure failure;
     _Atomic uint32_t is_noticed; /* on_abort has been called */
-    _Atomic int abort_fd;        /* wakes connect; -1 = none */
+    _Atomic uint32_t is_logged;  /* and the log */
+    _Atomic int abort_fd;        /* wakes connect, later the watchdog; -1 = none */
     bool is_told;                /* a call of this rank has returned the failure itself */
     uint64_t failed_ticket;      /* the first that was open when the job failed */
 
@@ -102,9 +114,18 @@ struct hsdp_job {
     bool is_progressing;
     _Atomic uint64_t n_open;
     uint64_t last_ticket;
-    uint64_t left_ns;      /* when the host left with work open; 0 = it is inside, or none is */
-    uint64_t away_ns;      /* all of its long absences so far */
-    uint64_t next_look_ns; /* when deadlines and peers are looked at again */
+    uint64_t left_ns;          /* when the host left with work open; 0 = it is inside, or none is */
+    uint64_t away_ns;          /* all of its long absences so far */
+    uint64_t next_look_ns;     /* when deadlines and peers are looked at again */
+    _Atomic uint32_t look_now; /* or at once: somebody has died */
+    struct cancelled *cancelled; /* n_cancelled ranges of tickets, in order */
+    uint64_t n_cancelled;
+
+    _Atomic(struct watchdog *) watchdog; /* NULL before connect, and where there is one rank */
+    uint64_t beat;                       /* of it, as last seen by a call that waited, */
+    uint64_t beat_look_ns;               /* when, */
+    uint64_t beatless_ns;                /* and how long it has been the same */
+    struct hsdp_job *next_job;           /* private to forks.c */
 
     _Atomic(struct counter *) counters;
     _Atomic uint64_t *n_waits; /* counters: waits that were not over at once, and their time */
@@ -113,6 +134,12 @@ struct hsdp_job {
     struct probe *probe;       /* a test's; NULL = none */
     struct hsdp_group *groups; /* not destroyed, newest first; guarded by lock */
 };
+
+/* The ranks of this node, of a job that has a control block. */
+static inline uint32_t job_node_ranks(const struct hsdp_job *job)
+{
+    return atomic_load(&job->control)->n_ranks;
+}
 
 /* counters.c: those that every job has, whatever it does. */
 int32_t counters_init(struct hsdp_job *job, struct hsdp_error *reterr);
@@ -127,6 +154,8 @@ void job_unlock(struct hsdp_job *job);
 int32_t job_settings_init(struct hsdp_job *job, const struct hsdp_job_spec *spec,
                           struct hsdp_error *reterr);
 void job_timeout_update(struct hsdp_job *job); /* after a change of phases or settings; locked */
+/** For the ledger: the four timeouts, each with its source; locked. */
+void job_timeouts_write(const struct hsdp_job *job, struct text *text);
 
 /* work.c: fails all that is open, once the job has failed or goes. */
 void work_fail_all(struct hsdp_job *job, int32_t status);

@@ -94,11 +94,36 @@ static int32_t timeouts_put(struct hsdp_job *job, int changed, const int64_t sec
 void job_timeout_update(struct hsdp_job *job)
 {
     uint64_t ms = (uint64_t)settings_integer(&job->settings, "nccl_timeout_seconds") * 1000u;
+    uint64_t beat_ms =
+        (uint64_t)settings_integer(&job->settings, "heartbeat_timeout_seconds") * 1000u;
+    uint64_t idle_ms = beat_ms;
 
     if (job->n_phases > 0) {
         ms = job->phases[job->n_phases - 1].timeout_ms;
+        idle_ms = ms > beat_ms ? ms : beat_ms;
     }
     atomic_store(&job->timeout_ms, ms);
+    atomic_store(&job->heartbeat_ms, beat_ms);
+    atomic_store(&job->idle_limit_ms, idle_ms);
+}
+
+void job_timeout_source(const struct hsdp_job *job, char *ret_text, uint64_t max_bytes)
+{
+    if (job->n_phases > 0) {
+        snprintf(ret_text, max_bytes, "phase %s", job->phases[job->n_phases - 1].name);
+    } else {
+        snprintf(ret_text, max_bytes, "%s", DERIVED);
+    }
+}
+
+void job_timeouts_write(const struct hsdp_job *job, struct text *text)
+{
+    for (int i = 0; i < N_TIMEOUTS; i++) {
+        json_open(text, timeout_keys[i], '{');
+        json_uint(text, "seconds", (uint64_t)settings_integer(&job->settings, timeout_keys[i]));
+        json_string(text, "source", job->settings.sources[setting_index(timeout_keys[i])]);
+        json_close(text, '}');
+    }
 }
 
 /* ------------------------------------------------------------------------------ at create */

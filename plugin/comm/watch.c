@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "comm/job_internal.h"
 #include "comm/process.h"
+#include "comm/watchdog.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -254,7 +255,7 @@ int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct h
     uint64_t missing = waiting->wait == NULL ? 0 : missing_ranks(waiting->wait);
     int32_t status;
 
-    if (look.now_ns < job->next_look_ns) {
+    if (atomic_exchange(&job->look_now, 0u) == 0 && look.now_ns < job->next_look_ns) {
         return HSDP_OK;
     }
     look.wake_ns = look.now_ns + LOOK_MS * NS_PER_MS;
@@ -267,6 +268,9 @@ int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct h
     status = call_judge(job, waiting, &look, reterr);
     if (status == HSDP_OK) {
         status = queue_judge(job, &look, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = watchdog_check(job, look.now_ns, reterr);
     }
     job->next_look_ns = look.wake_ns;
     return status;
