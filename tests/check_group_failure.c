@@ -259,7 +259,7 @@ static void stopping_rank(uint32_t rank, void *shared)
     }
     try_set(&try, HSDP_COLL_BARRIER, -1, -1);
     status_assert(try_run(group, &try, &err), HSDP_ERR_TIMEOUT, &err);
-    message_assert(&err, "rank 1 (stopped)");
+    message_assert(&err, "rank 1, which is stopped");
     group_destroy(group);
     test_job_drop(job);
 }

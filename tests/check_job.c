@@ -323,7 +323,7 @@ START_TEST(job_report_of_each_name_is_json)
     report_assert(job, "memory", "\"models\":[\"memory\"]");
     report_assert(job, "plan", "\"models\":[\"plan\"]");
     report_assert(job, "traffic", "{\"groups\":[]}");
-    report_assert(job, "flight", "\"operations\":[]");
+    report_assert(job, "flight", "\"n_operations\":1,\"operations\":[{\"number\":1,");
     report_assert(job, "error", "{\"has_failed\":false}");
     job_reporter_remove(job, &reporter);
     report_assert(job, "plan", "\"models\":[]");

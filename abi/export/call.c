@@ -71,14 +71,19 @@ void call_gives_ticket(struct call *call, uint64_t ticket, uint64_t *ret_ticket)
     }
 }
 
+static void call_entered(struct call *call, struct hsdp_job *job)
+{
+    if (call_is_ok(call)) {
+        call->job = job;
+        job_call(job, call->name);
+    }
+}
+
 void call_enters(struct call *call, struct hsdp_job *job)
 {
     if (call_is_ok(call)) {
         call->status = job_enter(job, &call->err);
-        call->job = call_is_ok(call) ? job : NULL;
-    }
-    if (call_is_ok(call)) {
-        job_name_call(job, call->name);
+        call_entered(call, job);
     }
 }
 
@@ -86,10 +91,7 @@ void call_enters_failed(struct call *call, struct hsdp_job *job)
 {
     if (call_is_ok(call)) {
         call->status = job_enter_failed(job, &call->err);
-        call->job = call_is_ok(call) ? job : NULL;
-    }
-    if (call_is_ok(call)) {
-        job_name_call(job, call->name);
+        call_entered(call, job);
     }
 }
 

@@ -102,6 +102,11 @@ extern "C" {
 /**
  * What went wrong. Owned by the caller; filled only when a call fails.
  *
+ * Missing ranks are those that really did not come. A rank that was waited for may wait for another
+ * by itself: then the message tells the way ("no sign of rank 1, which waits in step for rank 2,
+ * which is stopped"), and missing_ranks has those at its end, here 2. Ranks that wait for each
+ * other in a circle are a deadlock: then it has those that the operation itself waited for.
+ *
  * Since: 1.0
  */
 struct hsdp_error {

@@ -25,7 +25,10 @@ struct hsdp_diag_ops {
      *               classes): members, timeout now and where it comes from
      *     memory    bytes of each kind, per model
      *     traffic   operations and payload bytes, per group
-     *     flight    the last operations: sequence, group, unit, kind, state
+     *     flight    the last operations (as many as the setting flight_records): number, state
+     *               (issued, started, done, failed; torn = just being written), operation, group,
+     *               unit, sequence, ticket, bytes, and when each was called, started and ended:
+     *               nanoseconds of CLOCK_MONOTONIC, as now_ns
      *     plan      the plan of each model
      *     error     the first failure
      *

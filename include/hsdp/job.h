@@ -33,7 +33,7 @@ extern "C" {
  *     peer_silence_seconds       min(5, nccl_timeout_seconds)   1 to nccl_timeout_seconds; of hosts
  *     rendezvous_port            MASTER_PORT   1 to 65535; only where several hosts meet
  *     token_file                 none   a path; only where several hosts meet
- *     flight_records             2000   16 to 1000000
+ *     flight_records             2000   16 to 1000000; equal on all ranks
  *     cpu_path                   auto   auto, plain, avx2, avx512; the bits are the same
  *     nccl_library, cuda_library  libnccl.so.2, libcuda.so.1   sonames or paths
  *

@@ -25,6 +25,7 @@ void op_begin(struct hsdp_group *group, struct op_queue *queue, struct op *op)
     op->wait.sequence = ++queue->n_begun;
     op->wait.ticket = op->start->work.ticket;
     op->wait.deadline_ns = timeout_ms == 0 ? 0 : clock_deadline_ns(timeout_ms);
+    job_record_start(group->job, op->record, op->wait.sequence);
     if (group->n_operations != NULL) {
         atomic_fetch_add(group->n_operations, 1u);
     }
@@ -32,7 +33,8 @@ void op_begin(struct hsdp_group *group, struct op_queue *queue, struct op *op)
 
 void op_end(struct hsdp_group *group, struct op_queue *queue, struct op *op)
 {
-    (void)group;
+    job_record_end(group->job, op->record, HSDP_OK);
+    op->record = 0;
     queue->first = op->next;
     if (queue->first == NULL) {
         queue->last = NULL;

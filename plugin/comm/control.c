@@ -19,16 +19,34 @@ static uint64_t board_offset(uint32_t n_ranks)
     return sizeof(struct control) + (uint64_t)n_ranks * sizeof(struct control_rank);
 }
 
-uint64_t control_bytes(uint32_t n_ranks, uint32_t world_ranks)
+static uint64_t flights_offset(uint32_t n_ranks, uint32_t world_ranks)
 {
-    return board_offset(n_ranks) + 2 * (uint64_t)world_ranks * sizeof(struct mailbox);
+    uint64_t end = board_offset(n_ranks) + 2 * (uint64_t)world_ranks * sizeof(struct mailbox);
+
+    return (end + CONTROL_LINE_BYTES - 1) / CONTROL_LINE_BYTES * CONTROL_LINE_BYTES;
 }
 
-int32_t control_map(int fd, uint32_t n_ranks, uint32_t world_ranks, struct control **ret_control,
+uint64_t control_bytes(const struct control_size *size)
+{
+    return flights_offset(size->n_ranks, size->world_ranks) +
+           size->n_ranks * flight_ring_bytes(size->n_records);
+}
+
+struct flight control_flight(struct control *control, uint32_t index)
+{
+    uint64_t offset = flights_offset(control->n_ranks, control->world_ranks) +
+                      index * flight_ring_bytes(control->n_records);
+    struct flight flight = {.max_records = control->n_records};
+
+    flight.ring = (struct flight_ring *)(void *)((uint8_t *)control + offset);
+    return flight;
+}
+
+int32_t control_map(int fd, const struct control_size *size, struct control **ret_control,
                     struct hsdp_error *reterr)
 {
     int flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
-    uint64_t n_bytes = control_bytes(n_ranks, world_ranks);
+    uint64_t n_bytes = control_bytes(size);
     void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
 
     if (base == MAP_FAILED) {
@@ -37,15 +55,20 @@ int32_t control_map(int fd, uint32_t n_ranks, uint32_t world_ranks, struct contr
                          strerror(errno));
     }
     *ret_control = base;
-    (*ret_control)->n_ranks = n_ranks; /* the same numbers from every rank */
-    (*ret_control)->world_ranks = world_ranks;
+    (*ret_control)->n_ranks = size->n_ranks;
+    (*ret_control)->world_ranks = size->world_ranks;
+    (*ret_control)->n_records = size->n_records;
     return HSDP_OK;
 }
 
 void control_unmap(struct control *control)
 {
     if (control != NULL) {
-        munmap(control, control_bytes(control->n_ranks, control->world_ranks));
+        struct control_size size = {.n_ranks = control->n_ranks,
+                                    .world_ranks = control->world_ranks,
+                                    .n_records = control->n_records};
+
+        munmap(control, control_bytes(&size));
     }
 }
 

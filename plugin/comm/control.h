@@ -8,7 +8,9 @@
 #include <stdint.h>
 
 #include "comm/failure.h"
+#include "comm/flight.h"
 #include "comm/job.h"
+#include "comm/position.h"
 
 #define CONTROL_LINE_BYTES 64
 
@@ -31,28 +33,40 @@ struct control_rank {
     _Atomic uint32_t has_closed;                               /* 1 = its close has succeeded */
     _Atomic uint32_t has_left;                                 /* 1 = it destroyed its job */
     uint32_t pid;
-    uint32_t rank; /* its world rank */
+    uint32_t rank;         /* its world rank */
     _Atomic uint64_t beat; /* of its watchdog: goes up all the time */
+    struct position position;
 };
 
-/* Behind it lie the mailboxes of the whole world. */
-struct control {
+/* The same numbers from every rank. */
+struct control_size {
     uint32_t n_ranks; /* of this node */
     uint32_t world_ranks;
+    uint64_t n_records; /* of the flight recorder of each rank */
+};
+
+/* Behind it lie the mailboxes of the whole world, and then the flight recorders of the node. */
+struct control {
+    uint32_t n_ranks; /* this and the next two: struct control_size */
+    uint32_t world_ranks;
+    uint64_t n_records;
     struct failure failure;
     _Atomic uint64_t n_boards;   /* exchanges for which all other nodes' mailboxes are filled */
     struct control_rank ranks[]; /* n_ranks */
 };
 
-uint64_t control_bytes(uint32_t n_ranks, uint32_t world_ranks);
+uint64_t control_bytes(const struct control_size *size);
 
 /** Maps a control block from its file; fd -1 = one that nobody shares. */
-int32_t control_map(int fd, uint32_t n_ranks, uint32_t world_ranks, struct control **ret_control,
+int32_t control_map(int fd, const struct control_size *size, struct control **ret_control,
                     struct hsdp_error *reterr);
 void control_unmap(struct control *control);
 
 /** A world rank's mailbox of an exchange. Odd and even ones: a slow reader is one behind. */
 struct mailbox *control_mailbox(struct control *control, uint64_t exchange, uint32_t rank);
+
+/** The flight recorder of a rank of this node, by its index. */
+struct flight control_flight(struct control *control, uint32_t index);
 
 /** Wakes a rank of this node, by its index, whether it sleeps or is about to. */
 void control_ring(struct control *control, uint32_t index);

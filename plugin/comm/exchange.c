@@ -52,6 +52,14 @@ static int32_t mailboxes_compare(struct hsdp_job *job, struct control *control,
     return HSDP_OK;
 }
 
+static uint64_t exchange_record(struct hsdp_job *job, const struct mailbox *mine)
+{
+    struct wait what = {.operation = mine->operation, .n_bytes = mine->n_bytes};
+
+    what.sequence = job->n_exchanges; /* of all kinds, in one order on all ranks */
+    return job_record_begin(job, &what);
+}
+
 static int32_t mailboxes_await(struct hsdp_job *job, const struct mailbox *mine,
                                uint64_t deadline_ns, struct hsdp_error *reterr)
 {
@@ -59,8 +67,10 @@ static int32_t mailboxes_await(struct hsdp_job *job, const struct mailbox *mine,
     struct wait_entry entries[LAUNCH_MAX_RANKS + 1];
     struct wait wait = {.entries = entries, .operation = mine->operation};
     uint32_t ranks[LAUNCH_MAX_RANKS];
+    int32_t status;
 
     wait.deadline_ns = deadline_ns;
+    wait.record = exchange_record(job, mine);
     for (uint32_t i = 0; i < control->n_ranks; i++) {
         ranks[i] = i;
         entries[i] = (struct wait_entry){.counter = &control->ranks[i].n_exchanges,
@@ -76,7 +86,9 @@ static int32_t mailboxes_await(struct hsdp_job *job, const struct mailbox *mine,
     job_signal(job, &control->ranks[job->node_index].n_exchanges, job->n_exchanges, ranks,
                control->n_ranks);
     probe_expect(job->probe, entries, control->n_ranks);
-    return job_wait(job, &wait, reterr);
+    status = job_wait(job, &wait, reterr);
+    job_record_end(job, wait.record, status);
+    return status;
 }
 
 int32_t exchange_run(struct hsdp_job *job, const struct mailbox *mine, uint64_t deadline_ns,

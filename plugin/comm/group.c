@@ -254,6 +254,7 @@ static void start_free(struct coll_start *start)
     struct coll_start **link = &group->starts;
 
     for (uint32_t i = 0; i < start->n_ops; i++) {
+        job_record_end(group->job, start->ops[i].record, HSDP_ERR_ABORTED); /* 0 = done */
         op_remove(group, &start->ops[i]);
     }
     while (*link != NULL && *link != start) {
@@ -343,6 +344,15 @@ static int32_t start_make(struct hsdp_group *group, const struct hsdp_coll_spec 
     return HSDP_OK;
 }
 
+/* Of the ticket that job_work_start is about to hand out. */
+static void op_record(struct hsdp_group *group, struct op *op)
+{
+    struct wait what = {.operation = coll_name(op->header.kind), .group = group->name};
+
+    what.n_bytes = op->header.n_elems * element_bytes(op->header.element);
+    op->record = job_record_issue(group->job, &what, group->job->last_ticket + 1);
+}
+
 int32_t group_start(struct hsdp_group *group, const struct hsdp_coll_spec *specs, uint64_t n_specs,
                     void *stream, uint64_t *ret_ticket, struct hsdp_error *reterr)
 {
@@ -368,6 +378,7 @@ int32_t group_start(struct hsdp_group *group, const struct hsdp_coll_spec *specs
     group->starts = start;
     for (uint32_t i = 0; i < start->n_ops; i++) {
         op_append(group, &start->ops[i]);
+        op_record(group, &start->ops[i]);
     }
     status = job_work_start(group->job, &start->work, &ticket, reterr); /* may free it */
     if (status == HSDP_OK && ret_ticket != NULL) {

@@ -83,6 +83,7 @@ struct op {
     uint64_t n_rounds; /* known once all headers are */
     uint64_t checked;  /* members whose header has been compared */
     enum op_phase phase;
+    uint64_t record;
     struct wait wait;
     struct wait_entry entry; /* of a send or receive */
 };

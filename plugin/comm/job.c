@@ -130,6 +130,7 @@ static void fields_init(struct hsdp_job *job, const struct hsdp_job_spec *spec)
     job->failed_ticket = UINT64_MAX;
     atomic_init(&job->n_refs, 1);
     atomic_init(&job->abort_fd, -1);
+    job->position = &job->own_position;
     for (uint32_t rank = 0; rank < LAUNCH_MAX_RANKS; rank++) {
         job->pidfds[rank] = PIDFD_UNKNOWN;
         job->connections[rank] = -1;
@@ -171,7 +172,6 @@ int32_t job_create(const struct hsdp_job_spec *spec, struct hsdp_job **ret_job,
         job_unref(job);
         return status;
     }
-    job->flight.max_records = (uint64_t)settings_integer(&job->settings, "flight_records");
     *ret_job = job;
     return HSDP_OK;
 }
@@ -194,7 +194,6 @@ static void job_free(struct hsdp_job *job)
         free(counter);
         counter = next;
     }
-    flight_fini(&job->flight);
     free(job->cancelled);
     settings_fini(&job->settings);
     free(job->identity);
@@ -246,19 +245,6 @@ int32_t job_check_process(const struct hsdp_job *job, struct hsdp_error *reterr)
     return HSDP_OK;
 }
 
-/* For the heartbeat. Only the thread that is inside writes it. */
-static void move_count(struct hsdp_job *job)
-{
-    uint64_t n_moves = atomic_load_explicit(&job->n_moves, memory_order_relaxed);
-
-    atomic_store_explicit(&job->n_moves, n_moves + 1, memory_order_relaxed);
-}
-
-void job_name_call(struct hsdp_job *job, const char *call)
-{
-    atomic_store_explicit(&job->last_call, call, memory_order_relaxed);
-}
-
 /* In a child another thread of the parent may hold the lock for ever; there is no other here. */
 void job_lock(struct hsdp_job *job)
 {
@@ -291,13 +277,18 @@ int32_t job_enter_failed(struct hsdp_job *job, struct hsdp_error *reterr)
         job_leave(job);
         return error_set(reterr, HSDP_ERR_STATE, "job: destroyed");
     }
-    move_count(job);
     if (job->left_ns != 0) {
         away_ns = clock_now_ns() - job->left_ns;
         job->away_ns += away_ns >= AWAY_MIN_NS ? away_ns : 0;
         job->left_ns = 0;
     }
+    position_enter(job->position);
     return HSDP_OK;
+}
+
+void job_call(struct hsdp_job *job, const char *name)
+{
+    position_call(job->position, name);
 }
 
 int32_t job_enter(struct hsdp_job *job, struct hsdp_error *reterr)
@@ -316,7 +307,7 @@ void job_leave(struct hsdp_job *job)
     if (job->first_work != NULL) {
         job->left_ns = clock_now_ns(); /* open work's clocks stand still while the host is away */
     }
-    move_count(job);
+    position_leave(job->position, job->left_ns);
     atomic_store(&job->is_inside, 0u);
 }
 
@@ -357,7 +348,29 @@ static void node_index_find(struct hsdp_job *job)
     assert(control->ranks[job->node_index].rank == job->launch.rank);
 }
 
-static int32_t ranks_meet(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
+struct control_size job_control_size(const struct hsdp_job *job)
+{
+    struct control_size size = {.n_ranks = job->launch.world_ranks,
+                                .world_ranks = job->launch.world_ranks};
+
+    size.n_records = (uint64_t)settings_integer(&job->settings, "flight_records");
+    return size;
+}
+
+/* From here on everybody on this node sees what this rank does, and did since start_ns. */
+static void recorder_open(struct hsdp_job *job, uint64_t start_ns)
+{
+    struct control *control = atomic_load(&job->control);
+    struct wait what = {.operation = "connect"};
+
+    position_copy(&control->ranks[job->node_index].position, &job->own_position);
+    job->position = &control->ranks[job->node_index].position;
+    job->flight = control_flight(control, job->node_index);
+    job->connecting = flight_begin(&job->flight, &what, 0, start_ns, start_ns);
+}
+
+static int32_t ranks_meet(struct hsdp_job *job, uint64_t start_ns, uint64_t deadline_ns,
+                          struct hsdp_error *reterr)
 {
     int32_t status;
 
@@ -372,6 +385,7 @@ static int32_t ranks_meet(struct hsdp_job *job, uint64_t deadline_ns, struct hsd
         return status;
     }
     node_index_find(job);
+    recorder_open(job, start_ns);
     failure_share(job); /* an abort during the last moments of the meeting */
     status = peers_watch(job, reterr);
     if (status == HSDP_OK) {
@@ -400,6 +414,8 @@ int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
 {
     uint64_t seconds = (uint64_t)settings_integer(&job->settings, "init_timeout_seconds");
     uint64_t deadline_ns = clock_deadline_ns(seconds * 1000u);
+    uint64_t start_ns = clock_now_ns();
+    struct control_size size;
     struct control *control = NULL;
     int32_t status;
 
@@ -408,14 +424,17 @@ int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
     }
     processors_count(job);
     if (job->launch.world_ranks == 1) {
-        status = control_map(-1, 1, 1, &control, reterr);
+        size = job_control_size(job);
+        status = control_map(-1, &size, &control, reterr);
         if (status == HSDP_OK) {
             atomic_store(&job->control, control);
+            recorder_open(job, start_ns);
             failure_share(job);
         }
     } else {
-        status = ranks_meet(job, deadline_ns, reterr);
+        status = ranks_meet(job, start_ns, deadline_ns, reterr);
     }
+    job_record_end(job, job->connecting, status);
     if (status != HSDP_OK) {
         watchdog_stop(job);
         forks_close(job);

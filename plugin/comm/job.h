@@ -59,9 +59,8 @@ int32_t job_counter_name(const struct hsdp_job *job, uint64_t index, const char 
  */
 int32_t job_enter(struct hsdp_job *job, struct hsdp_error *reterr);
 void job_leave(struct hsdp_job *job);
-/** Says what the call that is inside is called, a literal: for what is said of hosts that stand
- * still. */
-void job_name_call(struct hsdp_job *job, const char *call);
+/** How the call that has entered is called, for the sentences of other ranks. */
+void job_call(struct hsdp_job *job, const char *name);
 /** Like job_enter, but lets a failed job in: for ticket_wait's last word, close, info, setting. */
 int32_t job_enter_failed(struct hsdp_job *job, struct hsdp_error *reterr);
 
@@ -115,6 +114,8 @@ struct wait {
     uint64_t sequence;     /* 0 = none */
     uint64_t ticket;       /* 0 = none */
     uint64_t deadline_ns;  /* of the operation; 0 = job_timeout_ms from the start of this wait */
+    uint64_t n_bytes;      /* what it moves, for the record; 0 = nothing, or not known */
+    uint64_t record;       /* of the operation that it is part of; 0 = its own, if it blocks */
 };
 
 bool wait_is_met(const struct wait *wait); /* sequentially consistent: see wait.c */
@@ -138,6 +139,23 @@ void job_signal(struct hsdp_job *job, _Atomic uint64_t *counter, uint64_t value,
  */
 int32_t job_fail(struct hsdp_job *job, const struct hsdp_error *err);
 
+/* --------------------------------------------------------------------------- the flight recorder
+ */
+
+/*
+ * For the thread inside. Of `what` the names, sequence, ticket and n_bytes are recorded. Numbers
+ * of records count from 1; 0 stands for none, and is accepted.
+ */
+
+/** Records an operation that is called, and starts, now. */
+uint64_t job_record_begin(struct hsdp_job *job, const struct wait *what);
+/** One that waits for others before it; job_record_start follows. */
+uint64_t job_record_issue(struct hsdp_job *job, const struct wait *what, uint64_t ticket);
+void job_record_start(struct hsdp_job *job, uint64_t record, uint64_t sequence);
+void job_record_end(struct hsdp_job *job, uint64_t record, int32_t status);
+/** One that was over at once. */
+void job_record_done(struct hsdp_job *job, const struct wait *what);
+
 /* -------------------------------------------------------------------------------------- open work
  */
 
@@ -146,11 +164,14 @@ int32_t job_fail(struct hsdp_job *job, const struct hsdp_error *err);
  * owner's struct, which the owner frees after `is_done`, or in `cancel` when the job goes first.
  */
 struct work {
-    struct work *next; /* private to the job, like the next three */
+    struct work *next; /* private to the job, like the next two */
     uint64_t clock_ns; /* since when it has been blocked; 0 = it never was */
     uint64_t away_ns;  /* how long the host had been away by then */
-    uint64_t flight;   /* its record */
+    uint64_t record;   /* its record */
     uint64_t ticket;   /* set by job_work_start */
+    /* How it is recorded; NULL = its owner does that by itself. */
+    const struct wait *label;
+    bool is_queued; /* it is only issued at first: job_record_start tells when it starts */
     /* Goes on without waiting: HSDP_OK when done, HSDP_PENDING, or an error, which fails the job.
      */
     int32_t (*progress)(struct work *work, struct hsdp_error *reterr);

@@ -13,6 +13,7 @@
 #include "comm/job.h"
 #include "comm/launch.h"
 #include "comm/meeting_point.h"
+#include "comm/position.h"
 
 #define JOB_NAME_MAX   63u
 #define JOB_MAX_PHASES 16u
@@ -67,8 +68,6 @@ struct hsdp_job {
     /* Guards: read by every call. */
     const uint64_t *alive; /* a page that the kernel empties in a child */
     _Atomic uint32_t is_inside;
-    _Atomic uint64_t n_moves;        /* calls entered and left; for the heartbeat */
-    _Atomic(const char *) last_call; /* a literal; NULL = none since connect */
     _Atomic uint32_t n_refs;
     _Atomic uint32_t state; /* enum job_state */
 
@@ -90,7 +89,6 @@ struct hsdp_job {
     _Atomic uint64_t heartbeat_ms;  /* how long a watchdog may be stuck */
     _Atomic uint64_t idle_limit_ms; /* how long the host may make no call, now */
     struct reporter *reporters;
-    struct flight flight;
 
     /* Failure: the first one is in the control block once there is one, else here. */
     struct failure failure;
@@ -104,9 +102,14 @@ struct hsdp_job {
     uint32_t node_index;               /* of this rank among those of its node */
     int pidfds[LAUNCH_MAX_RANKS];      /* or PIDFD_* */
     int connections[LAUNCH_MAX_RANKS]; /* rank 0: to each other rank; others: [0] only */
+    uint64_t connecting;               /* the record of connect */
     uint64_t n_exchanges;
     uint64_t n_memories;
     uint64_t n_models; /* ever begun to be created */
+
+    struct flight flight;      /* this rank's, in the control block */
+    struct position *position; /* likewise; before connect, the next */
+    struct position own_position;
 
     struct work *first_work;
     struct work *last_work;
@@ -146,6 +149,8 @@ int32_t counters_init(struct hsdp_job *job, struct hsdp_error *reterr);
 
 /* job.c: HSDP_ERR_FORKED in a child of the process that made the job. */
 int32_t job_check_process(const struct hsdp_job *job, struct hsdp_error *reterr);
+/* Of the control block of this rank's node. */
+struct control_size job_control_size(const struct hsdp_job *job);
 /* The lock, in the process that made the job. */
 void job_lock(struct hsdp_job *job);
 void job_unlock(struct hsdp_job *job);
@@ -174,6 +179,9 @@ int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_erro
 /* watch.c: looks, where it is time again, for peers that are gone and deadlines that have passed,
  * of the wait and of all open work; fails the job then. */
 int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct hsdp_error *reterr);
+
+/* watch.c: tells the other ranks what this one waits for; asked_ns as in position_wait. */
+void watch_tell(struct hsdp_job *job, const struct waiting *waiting, uint64_t asked_ns);
 
 /* exchange.c: with a deadline of its own; 0 = the operation timeout. All mailboxes lie on the board
  * then: control_mailbox(control, job->n_exchanges, rank). */

@@ -293,6 +293,7 @@ int32_t job_phase_push(struct hsdp_job *job, const char *phase, uint64_t timeout
     top->timeout_ms = timeout_ms;
     job_timeout_update(job);
     job_unlock(job);
+    position_phase(job->position, top->name);
     return HSDP_OK;
 }
 
@@ -305,5 +306,6 @@ int32_t job_phase_pop(struct hsdp_job *job, struct hsdp_error *reterr)
     job->n_phases--;
     job_timeout_update(job);
     job_unlock(job);
+    position_phase(job->position, job->n_phases == 0 ? "" : job->phases[job->n_phases - 1].name);
     return HSDP_OK;
 }

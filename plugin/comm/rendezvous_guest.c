@@ -108,15 +108,15 @@ static int32_t welcome_take(struct visit *visit, int fd, struct hsdp_error *rete
 {
     struct hsdp_job *job = visit->job;
     struct control *control = NULL;
+    struct control_size size = job_control_size(job);
     struct stat file;
     int32_t status;
 
-    if (fd < 0 || fstat(fd, &file) != 0 ||
-        (uint64_t)file.st_size != control_bytes(job->launch.world_ranks, job->launch.world_ranks)) {
+    if (fd < 0 || fstat(fd, &file) != 0 || (uint64_t)file.st_size != control_bytes(&size)) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY,
                          "connect: the control block did not arrive; too many open files?");
     }
-    status = control_map(fd, job->launch.world_ranks, job->launch.world_ranks, &control, reterr);
+    status = control_map(fd, &size, &control, reterr);
     if (status == HSDP_OK) {
         atomic_store(&job->control, control);
         job->connections[0] = visit->fd;

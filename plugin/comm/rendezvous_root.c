@@ -371,17 +371,16 @@ static int32_t meeting_welcome(struct meeting *meeting, struct hsdp_error *reter
 {
     struct hsdp_job *job = meeting->job;
     struct wire_message message = {.kind = WIRE_WELCOME};
+    struct control_size size = job_control_size(job);
     struct control *control = NULL;
     int32_t status;
     int fd = -1;
 
-    status = memory_file_create("hsdp-control",
-                                control_bytes(job->launch.world_ranks, job->launch.world_ranks),
-                                &fd, reterr);
+    status = memory_file_create("hsdp-control", control_bytes(&size), &fd, reterr);
     if (status != HSDP_OK) {
         return status;
     }
-    status = control_map(fd, job->launch.world_ranks, job->launch.world_ranks, &control, reterr);
+    status = control_map(fd, &size, &control, reterr);
     if (status == HSDP_OK) {
         control->ranks[0].pid = (uint32_t)getpid();
         for (uint32_t i = 0; i < meeting->n_guests; i++) {

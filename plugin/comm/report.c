@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/group_internal.h"
 #include "comm/job_internal.h"
@@ -86,8 +87,16 @@ static void traffic_write(const struct hsdp_job *job, const char *what, struct t
 
 static void flight_report(const struct hsdp_job *job, const char *what, struct text *text)
 {
+    struct control *control = atomic_load(&job->control);
+    struct flight flight = {.ring = NULL};
+
     (void)what;
-    flight_write(&job->flight, text);
+    if (control != NULL) {
+        flight = control_flight(control, job->node_index);
+    }
+    json_uint(text, "rank", job->launch.rank);
+    json_uint(text, "now_ns", clock_now_ns());
+    flight_write(&flight, UINT64_MAX, text);
 }
 
 static void error_write(const struct hsdp_job *job, const char *what, struct text *text)

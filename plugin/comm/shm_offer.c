@@ -17,6 +17,7 @@ struct passage {
     uint32_t ranks[SHM_MAX_RANKS];
     uint32_t n_ranks;
     uint64_t n_rounds;
+    uint64_t record;
     uint8_t **received; /* n_readable buffers, each as long as that rank's offer */
     uint64_t *sizes;
 };
@@ -30,6 +31,7 @@ static int32_t peers_await(struct passage *passage, bool is_consumed, struct hsd
     wait.operation = passage->offer->operation;
     wait.unit = passage->offer->unit;
     wait.sequence = store->n_offers;
+    wait.record = passage->record;
     for (uint32_t i = 0; i < passage->n_ranks; i++) {
         struct shm_header *header = shm_header(store, passage->ranks[i]);
 
@@ -216,6 +218,15 @@ static int32_t passage_run(struct passage *passage, struct hsdp_error *reterr)
     return HSDP_OK;
 }
 
+static uint64_t offer_record(struct store *store, const struct store_offer *offer)
+{
+    struct wait what = {.operation = offer->operation, .unit = offer->unit};
+
+    what.sequence = store->n_offers;
+    what.n_bytes = offer->n_bytes;
+    return job_record_begin(store->job, &what);
+}
+
 int32_t shm_offer(struct store *store, const struct store_offer *offer, struct hsdp_error *reterr)
 {
     const struct hsdp_mesh *mesh = store->plan->mesh;
@@ -230,7 +241,9 @@ int32_t shm_offer(struct store *store, const struct store_offer *offer, struct h
         passage.ranks[i] = mesh_peer(mesh, dims, store->rank, i);
     }
     store->n_offers++;
+    passage.record = offer_record(store, offer);
     status = passage_run(&passage, reterr);
+    job_record_end(store->job, passage.record, status);
     for (uint32_t i = 0; i < offer->n_readable; i++) {
         free(received[i]);
     }

@@ -85,6 +85,7 @@ static void source_await(struct shm_reduction *reduction)
 
     stage_begin(reduction, SHM_SOURCE);
     reduction->wait.sequence = ++class->n_reductions;
+    job_record_start(store->job, reduction->work.record, reduction->wait.sequence);
     condition_add(reduction, &class->inner, COUNTER_CONSUMED, u->sequence, PROBE_WAIT_SOURCE);
     if (shm_inner_is_local(store, reduction->unit)) {
         condition_add(reduction, &class->outer, COUNTER_OUTER_CONSUMED, u->outer_sequence,
@@ -299,6 +300,12 @@ static void reduction_finish(struct work *work, int32_t status)
 
 /* ------------------------------------------------------------------------------ the table */
 
+static uint64_t contribution_bytes(const struct store *store, uint32_t unit)
+{
+    return store->plan->units[unit].buffers[0].n_elems *
+           dtype_bytes(shm_plan_class(store, unit)->reduce_dtype);
+}
+
 int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, uint64_t *ret_ticket,
                    struct hsdp_error *reterr)
 {
@@ -329,6 +336,10 @@ int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, u
     reduction->wait.group = shm_class_of(store, unit)->reduce_name;
     reduction->wait.unit = store->plan->units[unit].name;
     reduction->wait.deadline_ns = 0;
+    reduction->wait.sequence = 0; /* known when its turn comes */
+    reduction->wait.n_bytes = contribution_bytes(store, unit);
+    reduction->work.label = &reduction->wait;
+    reduction->work.is_queued = true;
     reduction->turn = gradient->turn;
     reduction->position = gradient->position;
     reduction->scope = gradient->scope;

@@ -41,6 +41,7 @@ static int32_t awaiting_start(struct store *store, struct shm_awaiting *awaiting
     awaiting->work.progress = awaiting_progress;
     awaiting->work.blocker = awaiting_blocker;
     awaiting->work.finish = awaiting_finish;
+    awaiting->work.label = &awaiting->wait;
     awaiting->is_active = true;
     return job_work_start(store->job, &awaiting->work, ret_ticket, reterr);
 }
@@ -58,19 +59,22 @@ static void access_set(struct store *store, uint32_t unit, int protection)
     }
 }
 
-static void unshard_count(struct store *store, uint32_t unit)
+static uint64_t unshard_count(struct store *store, uint32_t unit)
 {
     const struct plan_unit *plan_unit = &store->plan->units[unit];
     struct shm_ranks *gather = &shm_class_of(store, unit)->gather;
     uint64_t n_elems = 0;
+    uint64_t n_bytes;
 
     for (uint32_t b = 0; b < plan_unit->n_buffers; b++) {
         n_elems += plan_unit->buffers[b].shard_elems[HSDP_SHARD_PARAM];
     }
-    shm_count(gather, n_elems * dtype_bytes(shm_plan_class(store, unit)->param_dtype));
+    n_bytes = n_elems * dtype_bytes(shm_plan_class(store, unit)->param_dtype);
+    shm_count(gather, n_bytes);
     if (store->n_unshards != NULL) {
         atomic_fetch_add_explicit(store->n_unshards, 1, memory_order_relaxed);
     }
+    return n_bytes;
 }
 
 /* A view is its peers' shards: it is whole as soon as everyone who writes them has published. */
@@ -81,7 +85,7 @@ int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
     struct shm_ranks *writers = &shm_class_of(store, unit)->steps;
 
     access_set(store, unit, PROT_READ);
-    unshard_count(store, unit);
+    unshard->wait.n_bytes = unshard_count(store, unit);
     for (uint32_t i = 0; i < writers->n_ranks; i++) {
         unshard->entries[i].counter = &shm_header(store, writers->ranks[i])->epoch;
         unshard->entries[i].target = store->epoch;
@@ -101,6 +105,7 @@ int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
     }
     if (wait_is_met(&unshard->wait)) {
         probe_met(store->probe, &unshard->wait);
+        job_record_done(store->job, &unshard->wait);
         *ret_ticket = 0;
         return HSDP_OK;
     }
@@ -242,6 +247,8 @@ void shm_step_grads_drop(struct store *store)
 
 int32_t shm_publish(struct store *store, enum published values, struct hsdp_error *reterr)
 {
+    struct wait what = {.operation = "publish", .sequence = store->epoch + 1};
+    uint64_t record = job_record_begin(store->job, &what);
     struct fp_mode mode = fp_mode_enter();
 
     (void)reterr;
@@ -255,6 +262,7 @@ int32_t shm_publish(struct store *store, enum published values, struct hsdp_erro
         }
     }
     fp_mode_leave(mode);
+    job_record_end(store->job, record, HSDP_OK);
     store->epoch++;
     job_signal(store->job, &shm_header(store, store->rank)->epoch, store->epoch, store->world,
                store->n_world);

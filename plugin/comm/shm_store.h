@@ -212,6 +212,7 @@ struct store {
     uint64_t n_chunks; /* offered so far */
     uint64_t n_offers;
     uint64_t n_ties_runs;
+    uint64_t ties_record;
     struct wait step_wait; /* for the step's collective */
     struct wait_entry *step_entries;
     bool is_access_checked; /* verify=access */

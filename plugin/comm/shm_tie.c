@@ -37,6 +37,7 @@ static int32_t holders_await(struct store *store, const struct store_ties *ties,
     wait.group = ties->group;
     wait.unit = ties->unit;
     wait.sequence = store->n_ties_runs;
+    wait.record = store->ties_record;
     for (uint32_t i = 0; i < ties->n_ranks; i++) {
         const struct shm_header *header = shm_header(store, ties->ranks[i]);
 
@@ -84,12 +85,23 @@ static void runs_read(const struct store *store, const struct store_ties *ties)
     fp_mode_leave(mode);
 }
 
-int32_t shm_ties_run(struct store *store, const struct store_ties *ties, struct hsdp_error *reterr)
+static uint64_t ties_record(struct store *store, const struct store_ties *ties)
+{
+    struct wait what = {.operation = ties->operation, .group = ties->group, .unit = ties->unit};
+
+    what.sequence = store->n_ties_runs;
+    for (uint64_t i = 0; i < ties->n_runs; i++) {
+        what.n_bytes += ties->runs[i].values == NULL ? 0 : ties->runs[i].n_elems * sizeof(float);
+    }
+    return job_record_begin(store->job, &what);
+}
+
+static int32_t ties_pass(struct store *store, const struct store_ties *ties,
+                         struct hsdp_error *reterr)
 {
     struct shm_header *mine = shm_header(store, store->rank);
     int32_t status;
 
-    store->n_ties_runs++;
     status = holders_await(store, ties, true, reterr);
     if (status != HSDP_OK) {
         return status;
@@ -113,4 +125,15 @@ int32_t shm_ties_run(struct store *store, const struct store_ties *ties, struct 
     runs_read(store, ties);
     job_signal(store->job, &mine->ties_consumed, store->n_ties_runs, ties->ranks, ties->n_ranks);
     return HSDP_OK;
+}
+
+int32_t shm_ties_run(struct store *store, const struct store_ties *ties, struct hsdp_error *reterr)
+{
+    int32_t status;
+
+    store->n_ties_runs++;
+    store->ties_record = ties_record(store, ties);
+    status = ties_pass(store, ties, reterr);
+    job_record_end(store->job, store->ties_record, status);
+    return status;
 }

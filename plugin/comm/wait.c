@@ -75,6 +75,7 @@ static int32_t waiting_sleep(struct hsdp_job *job, struct waiting *waiting,
     __sync_synchronize(); /* what work reads in its progress comes after, however it reads it */
     status = job_progress(job, reterr);
     if (status == HSDP_OK && !waiting_is_over(job, waiting)) {
+        watch_tell(job, waiting, 0);
         status = watch_look(job, waiting, reterr);
         wake_ns = job->next_look_ns < waiting->give_up_ns ? job->next_look_ns : waiting->give_up_ns;
         if (status == HSDP_OK) {
@@ -112,33 +113,37 @@ static int32_t waiting_loop(struct hsdp_job *job, struct waiting *waiting,
 
 int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_error *reterr)
 {
+    uint64_t now_ns;
     int32_t status;
 
     waiting->start_ns = clock_now_ns();
     status = waiting_loop(job, waiting, reterr);
+    now_ns = clock_now_ns();
+    if (status == HSDP_PENDING) { /* who only asks is still waiting */
+        position_asked(job->position, now_ns);
+    } else {
+        position_go(job->position);
+    }
     atomic_fetch_add_explicit(job->n_waits, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(job->wait_ns, clock_now_ns() - waiting->start_ns,
-                              memory_order_relaxed);
+    atomic_fetch_add_explicit(job->wait_ns, now_ns - waiting->start_ns, memory_order_relaxed);
     return status;
 }
 
 int32_t job_wait(struct hsdp_job *job, const struct wait *wait, struct hsdp_error *reterr)
 {
     struct waiting waiting = {.wait = wait, .give_up_ns = UINT64_MAX};
-    uint64_t flight;
+    uint64_t record = 0;
     int32_t status;
 
     if (wait_is_met(wait)) {
         probe_met(job->probe, wait);
         return HSDP_OK;
     }
-    job_lock(job);
-    flight = flight_begin(&job->flight, wait, wait->ticket);
-    job_unlock(job);
+    if (wait->record == 0) {
+        record = job_record_begin(job, wait);
+    }
     status = wait_run(job, &waiting, reterr);
-    job_lock(job);
-    flight_end(&job->flight, flight, status == HSDP_OK ? FLIGHT_DONE : FLIGHT_FAILED);
-    job_unlock(job);
+    job_record_end(job, record, status);
     if (status == HSDP_OK) {
         probe_met(job->probe, wait);
     }

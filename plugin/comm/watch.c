@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "comm/job_internal.h"
 #include "comm/process.h"
+#include "comm/verdict.h"
 #include "comm/watchdog.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -38,29 +39,6 @@ static uint64_t missing_ranks(const struct wait *wait)
 
 /* -------------------------------------------------------------------------------- verdicts */
 
-static void text_append(char *text, size_t max_bytes, const char *before, const char *value,
-                        const char *after)
-{
-    size_t n_bytes = strlen(text);
-
-    if (value != NULL && n_bytes < max_bytes) {
-        snprintf(text + n_bytes, max_bytes - n_bytes, "%s%s%s", before, value, after);
-    }
-}
-
-/* reduce of group "dp", unit "block.0", sequence 3 */
-static void wait_name(const struct wait *wait, char *ret_text, size_t max_bytes)
-{
-    char sequence[24];
-
-    snprintf(sequence, sizeof(sequence), "%" PRIu64, wait->sequence);
-    ret_text[0] = '\0';
-    text_append(ret_text, max_bytes, "", wait->operation == NULL ? "wait" : wait->operation, "");
-    text_append(ret_text, max_bytes, " of group \"", wait->group, "\"");
-    text_append(ret_text, max_bytes, ", unit \"", wait->unit, "\"");
-    text_append(ret_text, max_bytes, ", sequence ", wait->sequence == 0 ? NULL : sequence, "");
-}
-
 /* Completes *err with where it happened, and makes it the job's. */
 static int32_t verdict_raise(struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
                              struct hsdp_error *err, struct hsdp_error *reterr)
@@ -73,52 +51,22 @@ static int32_t verdict_raise(struct hsdp_job *job, const struct wait *wait, uint
     return failure_tell(job, reterr);
 }
 
-/* Those among the ranks of a mask whose process is stopped: alive, but not going on. */
-static uint64_t ranks_stopped(const struct hsdp_job *job, uint64_t mask)
-{
-    struct control *control = atomic_load(&job->control);
-    uint64_t stopped = 0;
-
-    for (uint32_t rank = 0; rank < job->launch.world_ranks; rank++) {
-        if ((mask >> rank & 1u) != 0 && rank != job->launch.rank) {
-            stopped |= (uint64_t)process_is_stopped(control->ranks[rank].pid) << rank;
-        }
-    }
-    return stopped;
-}
-
-/* rank 1; ranks 1, 2 (stopped); ranks 1, 2 (stopped: rank 2) */
-static void missing_name(const struct hsdp_job *job, uint64_t missing, char *ret_text,
-                         size_t max_bytes)
-{
-    uint64_t stopped = ranks_stopped(job, missing);
-    char ranks[128];
-
-    if (missing == 0) {
-        snprintf(ret_text, max_bytes, "earlier work of this rank");
-        return;
-    }
-    ranks_text(missing, ret_text, max_bytes);
-    ranks_text(stopped, ranks, sizeof(ranks));
-    if (stopped == missing) {
-        text_append(ret_text, max_bytes, " (", "stopped", ")");
-    } else if (stopped != 0) {
-        text_append(ret_text, max_bytes, " (stopped: ", ranks, ")");
-    }
-}
-
 static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
                              struct hsdp_error *reterr)
 {
-    uint64_t missing = missing_ranks(wait);
     struct hsdp_error err;
-    char name[256];
-    char ranks[256];
+    char text[sizeof(err.message)];
+    size_t n_bytes;
+    uint64_t missing;
 
-    wait_name(wait, name, sizeof(name));
-    missing_name(job, missing, ranks, sizeof(ranks));
-    error_set(&err, HSDP_ERR_TIMEOUT, "%s: timeout after %.1f s on rank %" PRIu32 ": no sign of %s",
-              name, (double)waited_ns / 1e9, job->launch.rank, ranks);
+    verdict_operation(wait, text, sizeof(text));
+    n_bytes = strlen(text);
+    snprintf(text + n_bytes, sizeof(text) - n_bytes,
+             ": timeout after %.1f s on rank %" PRIu32 ": no sign of ", (double)waited_ns / 1e9,
+             job->launch.rank);
+    n_bytes = strlen(text);
+    missing = verdict_missing(job, missing_ranks(wait), text + n_bytes, sizeof(text) - n_bytes);
+    error_set(&err, HSDP_ERR_TIMEOUT, "%s", text);
     error_missing(&err, missing);
     return verdict_raise(job, wait, waited_ns, &err, reterr);
 }
@@ -130,15 +78,19 @@ static int32_t loss_raise(struct hsdp_job *job, const struct wait *wait, uint64_
     struct hsdp_error err;
     char name[256];
     char ranks[128];
+    char place[160] = "";
     uint64_t left = 0;
 
     for (uint32_t rank = 0; rank < job->launch.world_ranks; rank++) {
         left |= (uint64_t)(atomic_load(&control->ranks[rank].has_left) != 0) << rank;
     }
-    wait_name(wait, name, sizeof(name));
+    verdict_operation(wait, name, sizeof(name));
     ranks_text(lost, ranks, sizeof(ranks));
-    error_set(&err, HSDP_ERR_PEER_LOST, "%s: peer lost: %s %s", name, ranks,
-              (lost & ~left) != 0 ? "died" : "left the job");
+    if ((lost & (lost - 1)) == 0) {
+        verdict_last(job, (uint32_t)__builtin_ctzll(lost), place, sizeof(place));
+    }
+    error_set(&err, HSDP_ERR_PEER_LOST, "%s: peer lost: %s %s%s", name, ranks,
+              (lost & ~left) != 0 ? "died" : "left the job", place);
     error_missing(&err, lost);
     return verdict_raise(job, wait, waited_ns, &err, reterr);
 }
@@ -249,6 +201,24 @@ static int32_t queue_judge(struct hsdp_job *job, struct look *look, struct hsdp_
     return status;
 }
 
+void watch_tell(struct hsdp_job *job, const struct waiting *waiting, uint64_t asked_ns)
+{
+    const struct wait turn = {.operation = "ticket.wait"};
+    struct work *work = waiting->ticket == 0 ? NULL : work_find(job, waiting->ticket);
+    const struct wait *wait = waiting->wait;
+    uint64_t since_ns = waiting->start_ns;
+
+    if (wait == NULL && work != NULL) {
+        wait = work->blocker(work);
+        since_ns = asked_ns != 0 && work->clock_ns != 0 ? work->clock_ns : since_ns;
+    }
+    for (work = job->first_work; wait == NULL && work != NULL; work = work->next) {
+        wait = work->blocker(work); /* what goes before it */
+    }
+    wait = wait == NULL ? &turn : wait;
+    position_wait(job->position, wait, missing_ranks(wait), since_ns, asked_ns);
+}
+
 int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct hsdp_error *reterr)
 {
     struct look look = {.now_ns = clock_now_ns()};
@@ -257,6 +227,9 @@ int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct h
 
     if (atomic_exchange(&job->look_now, 0u) == 0 && look.now_ns < job->next_look_ns) {
         return HSDP_OK;
+    }
+    if (waiting->give_up_ns == 0) {
+        watch_tell(job, waiting, look.now_ns);
     }
     look.wake_ns = look.now_ns + LOOK_MS * NS_PER_MS;
     for (struct work *work = job->first_work; work != NULL; work = work->next) {

@@ -8,6 +8,7 @@
 #include "comm/job_internal.h"
 #include "comm/process.h"
 #include "comm/watchdog_internal.h"
+#include "comm/words.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -111,8 +112,8 @@ static void losses_judge(struct watchdog *dog)
 static void heartbeat_record(struct watchdog *dog, uint64_t idle_ns)
 {
     struct hsdp_job *job = dog->job;
-    const char *call = atomic_load(&job->last_call);
     struct hsdp_error err;
+    char call[POSITION_CALL_WORDS * 8];
     char phase[96] = "outside of any phase";
 
     job_lock(job);
@@ -120,9 +121,10 @@ static void heartbeat_record(struct watchdog *dog, uint64_t idle_ns)
         snprintf(phase, sizeof(phase), "in phase \"%s\"", job->phases[job->n_phases - 1].name);
     }
     job_unlock(job);
+    words_read(job->position->call, POSITION_CALL_WORDS, call);
     error_set(&err, HSDP_ERR_TIMEOUT,
               "heartbeat: rank %" PRIu32 " has made no call for %.1f s, %s; the last one was %s",
-              job->launch.rank, (double)idle_ns / 1e9, phase, call == NULL ? "connect" : call);
+              job->launch.rank, (double)idle_ns / 1e9, phase, call[0] == '\0' ? "connect" : call);
     verdict_record(dog, "heartbeat", UINT64_C(1) << job->node_index, idle_ns, &err);
 }
 
@@ -131,7 +133,7 @@ static void host_judge(struct watchdog *dog)
 {
     struct hsdp_job *job = dog->job;
     bool is_inside = atomic_load(&job->is_inside) != 0;
-    uint64_t n_moves = atomic_load(&job->n_moves);
+    uint64_t n_moves = word_load(&job->position->n_moves);
     uint64_t idle_ns = dog->awake_ns - dog->moved_ns;
 
     if (is_inside || n_moves != dog->n_moves) {

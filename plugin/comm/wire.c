@@ -15,6 +15,7 @@ const char *const wire_setting_keys[WIRE_SETTINGS] = {
     "init_timeout_seconds",
     "heartbeat_timeout_seconds",
     "peer_silence_seconds",
+    "flight_records",
 };
 
 static uint64_t text_hash(uint64_t hash, const char *text)

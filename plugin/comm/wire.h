@@ -25,7 +25,7 @@
 #define WIRE_MAGIC    UINT32_C(0x70647368)
 #define WIRE_PROTOCOL 1u
 
-#define WIRE_SETTINGS 5u /* settings that must be equal on all ranks */
+#define WIRE_SETTINGS 6u /* settings that must be equal on all ranks */
 
 struct wire_hello {
     uint32_t magic;

@@ -45,23 +45,9 @@ static bool work_unlink(struct hsdp_job *job, struct work *work)
     return true;
 }
 
-/* Records it from the first moment that it says what it is. */
-static void work_record(struct hsdp_job *job, struct work *work)
-{
-    const struct wait *blocker = work->flight == 0 ? work->blocker(work) : NULL;
-
-    if (blocker != NULL) {
-        job_lock(job);
-        work->flight = flight_begin(&job->flight, blocker, work->ticket);
-        job_unlock(job);
-    }
-}
-
 static void work_end(struct hsdp_job *job, struct work *work, int32_t status)
 {
-    job_lock(job);
-    flight_end(&job->flight, work->flight, status == HSDP_OK ? FLIGHT_DONE : FLIGHT_FAILED);
-    job_unlock(job);
+    job_record_end(job, work->record, status);
     work->finish(work, status);
 }
 
@@ -75,11 +61,7 @@ static int32_t work_try(struct hsdp_job *job, struct work *work, struct hsdp_err
             work->clock_ns = clock_now_ns();
             work->away_ns = job->away_ns;
         }
-        if (work->clock_ns != 0 && work->flight == 0) {
-            work_record(job, work);
-        }
     } else if (status == HSDP_OK) {
-        work_record(job, work);
         work_unlink(job, work);
         work_end(job, work, HSDP_OK);
     }
@@ -120,6 +102,21 @@ int32_t job_progress(struct hsdp_job *job, struct hsdp_error *reterr)
     return queue_try(job, reterr);
 }
 
+static uint64_t work_record(struct hsdp_job *job, const struct work *work)
+{
+    struct wait what;
+
+    if (work->label == NULL) {
+        return 0;
+    }
+    if (work->is_queued) {
+        return job_record_issue(job, work->label, work->ticket);
+    }
+    what = *work->label;
+    what.ticket = work->ticket;
+    return job_record_begin(job, &what);
+}
+
 int32_t job_work_start(struct hsdp_job *job, struct work *work, uint64_t *ret_ticket,
                        struct hsdp_error *reterr)
 {
@@ -128,7 +125,7 @@ int32_t job_work_start(struct hsdp_job *job, struct work *work, uint64_t *ret_ti
     work->ticket = ticket;
     work->clock_ns = 0;
     work->away_ns = 0;
-    work->flight = 0;
+    work->record = work_record(job, work);
     work_append(job, work);
     if (ret_ticket != NULL) {
         *ret_ticket = ticket;
@@ -143,9 +140,7 @@ int32_t job_work_start(struct hsdp_job *job, struct work *work, uint64_t *ret_ti
 void job_work_cancel(struct hsdp_job *job, struct work *work)
 {
     if (work_unlink(job, work)) {
-        job_lock(job);
-        flight_end(&job->flight, work->flight, FLIGHT_FAILED);
-        job_unlock(job);
+        job_record_end(job, work->record, HSDP_ERR_ABORTED);
     }
 }
 
@@ -194,6 +189,7 @@ int32_t job_ticket_wait(struct hsdp_job *job, uint64_t ticket, uint64_t wait_ms,
                                                              : failure_refuse(job, reterr);
     }
     if (work_find(job, ticket) == NULL) {
+        position_go(job->position); /* it may have asked before */
         return HSDP_OK;
     }
     waiting.give_up_ns = wait_ms == 0 ? 0 : clock_deadline_ns(wait_ms);

@@ -44,7 +44,8 @@ struct model_unit {
 
 /* A step between begin and end or discard. */
 struct model_step {
-    struct work work; /* waits for the collective, then computes the result */
+    struct work work;  /* waits for the collective, then computes the result */
+    struct wait label; /* how it is recorded */
     uint64_t ticket;
     struct hsdp_step_spec spec;
     struct hsdp_step_info result;

@@ -226,6 +226,19 @@ static void step_finish(struct work *work, int32_t status)
     (void)status;
 }
 
+static void step_open(struct hsdp_model *model, const struct hsdp_step_spec *spec)
+{
+    memset(&model->step, 0, sizeof(model->step));
+    model->step.spec = *spec;
+    model->step.is_open = true;
+    model->step.label.operation = "step";
+    model->step.label.sequence = model->n_steps + 1;
+    model->step.work.label = &model->step.label;
+    model->step.work.progress = step_progress;
+    model->step.work.blocker = step_blocker;
+    model->step.work.finish = step_finish;
+}
+
 int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
                    uint64_t *ret_ticket, struct hsdp_error *reterr)
 {
@@ -271,12 +284,7 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
         }
     }
     fp_mode_leave(mode);
-    memset(&model->step, 0, sizeof(model->step));
-    model->step.spec = *spec;
-    model->step.is_open = true;
-    model->step.work.progress = step_progress;
-    model->step.work.blocker = step_blocker;
-    model->step.work.finish = step_finish;
+    step_open(model, spec);
     status = model->ops->step_start(model->store, &words, reterr);
     if (status == HSDP_OK) {
         status = job_work_start(model->job, &model->step.work, &model->step.ticket, reterr);
