@@ -173,7 +173,7 @@ static void stopped_rank(uint32_t rank, void *shared)
                       &err);
         ck_assert_uint_ge(ranks_now_ms() - start_ms, 1900);
         ck_assert_str_eq(err.operation, "test");
-        ck_assert_msg(strstr(err.message, "rank 1 (stopped)") != NULL, "%s", err.message);
+        ck_assert_msg(strstr(err.message, "rank 1, which is stopped") != NULL, "%s", err.message);
         job_leave(job);
     }
     ranks_meet(is_over, 2);
