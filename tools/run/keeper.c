@@ -2,7 +2,7 @@
 /*
  * When hsdp-run is killed with SIGKILL, the kernel kills the ranks (their parent death signal), but
  * not what the ranks have started, such as the program behind a wrapper script. The keeper waits
- * for that moment and kills all that carry the run's id in their environment.
+ * for that moment and kills all that carry the run's mark in their environment.
  */
 #include "keeper.h"
 
@@ -40,17 +40,17 @@ static void files_leave(int fd)
     syscall(SYS_close_range, 4, UINT_MAX, 0);
 }
 
-/* The id of an hsdp-run around this one must not make its keeper kill ours before our ranks. */
-static void outer_id_hide(void)
+/* The mark of an hsdp-run around this one must not make its keeper kill ours before our ranks. */
+static void outer_mark_hide(void)
 {
-    char *outer = getenv(RUN_ID_VARIABLE);
+    char *outer = getenv(RUN_MARK_VARIABLE);
 
     if (outer != NULL) {
         memset(outer, '-', strlen(outer)); /* in the memory that /proc shows */
     }
 }
 
-static void keeper_run(int fd, const char *run_id)
+static void keeper_run(int fd, const char *mark)
 {
     struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
     sigset_t all;
@@ -63,20 +63,20 @@ static void keeper_run(int fd, const char *run_id)
     sigprocmask(SIG_SETMASK, &all, NULL);
     prctl(PR_SET_NAME, "hsdp-keeper");
     files_leave(fd);
-    outer_id_hide();
+    outer_mark_hide();
     if (chdir("/") != 0) {
         _exit(EXIT_FAILURE);
     }
     do {
         n = read(3, &farewell, 1);
     } while (n < 0 && errno == EINTR);
-    for (i = 0; n == 0 && i < KEEPER_N_SWEEPS && sweep_run(run_id) > 0; i++) {
+    for (i = 0; n == 0 && i < KEEPER_N_SWEEPS && sweep_run(mark) > 0; i++) {
         nanosleep(&pause, NULL);
     }
     _exit(EXIT_SUCCESS);
 }
 
-int keeper_start(struct keeper *keeper, const char *run_id)
+int keeper_start(struct keeper *keeper, const char *mark)
 {
     int ends[2];
 
@@ -86,7 +86,7 @@ int keeper_start(struct keeper *keeper, const char *run_id)
     }
     keeper->pid = fork();
     if (keeper->pid == 0) {
-        keeper_run(ends[0], run_id);
+        keeper_run(ends[0], mark);
     }
     close(ends[0]);
     keeper->fd = ends[1];

@@ -11,7 +11,7 @@ struct keeper {
 };
 
 /* Answers 0, or complains and answers hsdp-run's exit status. */
-int keeper_start(struct keeper *keeper, const char *run_id);
+int keeper_start(struct keeper *keeper, const char *mark);
 
 /* Sends the keeper home and waits for it. */
 void keeper_stop(struct keeper *keeper);

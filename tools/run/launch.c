@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cores.h"
+#include "nodes.h"
 #include "run.h"
 
 #define LAUNCH_OTHER_FILES 128 /* hsdp-run's own and inherited ones */
@@ -75,9 +76,9 @@ static int number_set(const char *name, int value)
 }
 
 /* Answers 0 or -1 with errno. */
-static int environment_set(const struct launch *launch, int rank)
+static int environment_set(const struct launch *launch, int local_rank)
 {
-    int n_ranks = launch->options->n_ranks;
+    const struct options *options = launch->options;
     int failed = 0;
     size_t s;
     int i;
@@ -85,22 +86,31 @@ static int environment_set(const struct launch *launch, int rank)
     for (s = 0; s < sizeof(stale_variables) / sizeof(stale_variables[0]); s++) {
         failed |= unsetenv(stale_variables[s]);
     }
-    failed |= number_set("RANK", rank) | number_set("WORLD_SIZE", n_ranks);
-    failed |= number_set("LOCAL_RANK", rank) | number_set("LOCAL_WORLD_SIZE", n_ranks);
-    failed |= number_set("GROUP_RANK", 0) | number_set("GROUP_WORLD_SIZE", 1);
-    failed |= setenv("MASTER_ADDR", "127.0.0.1", 1) | number_set("MASTER_PORT", launch->port);
+    failed |= number_set("RANK", options_first_rank(options) + local_rank);
+    failed |= number_set("WORLD_SIZE", options_world_ranks(options));
+    failed |= number_set("LOCAL_RANK", local_rank);
+    failed |= number_set("LOCAL_WORLD_SIZE", options->n_ranks);
+    failed |= number_set("GROUP_RANK", options->node_rank);
+    failed |= number_set("HSDP_NODE_RANK", options->node_rank);
+    failed |= number_set("GROUP_WORLD_SIZE", options->n_nodes);
+    failed |= setenv("MASTER_ADDR", nodes_addr(options), 1);
+    failed |= number_set("MASTER_PORT", launch->port);
     failed |= setenv(RUN_ID_VARIABLE, launch->run_id, 1);
+    failed |= setenv(RUN_MARK_VARIABLE, launch->mark, 1);
+    if (options->token_file != NULL) {
+        failed |= setenv("HSDP_TOKEN_FILE", options->token_file, 1);
+    }
     /* ranks share the cores: a pool of threads as large as the machine in each would thrash */
     failed |= setenv("OMP_NUM_THREADS", "1", 0);
-    for (i = 0; i < launch->options->n_variables; i++) {
-        failed |= putenv(launch->options->variables[i]);
+    for (i = 0; i < options->n_variables; i++) {
+        failed |= putenv(options->variables[i]);
     }
     return failed != 0 ? -1 : 0;
 }
 
-static int files_set(const struct launch *launch, int rank, const int fds[2])
+static int files_set(const struct launch *launch, int local_rank, const int fds[2])
 {
-    if (rank > 0 || !launch->reads_stdin) {
+    if (options_first_rank(launch->options) + local_rank > 0 || !launch->reads_stdin) {
         int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
         if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0) {
@@ -122,7 +132,7 @@ static int process_restore(const struct launch *launch)
 }
 
 /* The child, up to exec; comes back only when something failed. */
-static struct child_failure child_run(const struct launch *launch, int rank, const int fds[2])
+static struct child_failure child_run(const struct launch *launch, int local_rank, const int fds[2])
 {
     struct child_failure failure = {.is_program = false};
 
@@ -133,8 +143,8 @@ static struct child_failure child_run(const struct launch *launch, int rank, con
     if (getppid() != launch->launcher) { /* it died before the kernel knew what to do then */
         _exit(RUN_EXIT_LAUNCHER);
     }
-    if (files_set(launch, rank, fds) != 0 || environment_set(launch, rank) != 0 ||
-        (launch->options->bind_cores && cores_bind(rank, launch->options->n_ranks) != 0) ||
+    if (files_set(launch, local_rank, fds) != 0 || environment_set(launch, local_rank) != 0 ||
+        (launch->options->bind_cores && cores_bind(local_rank, launch->options->n_ranks) != 0) ||
         process_restore(launch) != 0) {
         failure.error = errno;
         return failure;
@@ -159,10 +169,11 @@ static int failure_complain(const struct launch *launch, int rank,
     return RUN_EXIT_NOT_EXECUTABLE;
 }
 
-int launch_rank(const struct launch *launch, int rank, const int fds[2], pid_t *ret_pid)
+int launch_rank(const struct launch *launch, int i, const int fds[2], pid_t *ret_pid)
 {
     struct child_failure failure = {.is_program = false};
     int ends[2];
+    int rank = options_first_rank(launch->options) + i;
     ssize_t n;
     pid_t pid;
 
@@ -172,7 +183,7 @@ int launch_rank(const struct launch *launch, int rank, const int fds[2], pid_t *
     }
     pid = fork();
     if (pid == 0) {
-        failure = child_run(launch, rank, fds);
+        failure = child_run(launch, i, fds);
         n = write(ends[1], &failure, sizeof(failure));
         _exit(n == sizeof(failure) ? RUN_EXIT_NOT_EXECUTABLE : RUN_EXIT_LAUNCHER);
     }

@@ -14,6 +14,7 @@ struct launch {
     const struct options *options;
     const char *path; /* of the program */
     const char *run_id;
+    const char *mark;
     int port;
     pid_t launcher;
     bool reads_stdin; /* rank 0 inherits standard input */
@@ -28,9 +29,10 @@ struct launch {
 int launch_init(struct launch *launch, const struct options *options, const char *path);
 
 /*
- * Starts one rank with fds as standard output and error and waits until its program is in place.
- * Answers 0, or complains and answers hsdp-run's exit status; then nothing is left of it.
+ * Starts the i-th rank of this node with fds as standard output and error and waits until its
+ * program is in place. Answers 0, or complains and answers hsdp-run's exit status; then nothing is
+ * left of it.
  */
-int launch_rank(const struct launch *launch, int rank, const int fds[2], pid_t *ret_pid);
+int launch_rank(const struct launch *launch, int i, const int fds[2], pid_t *ret_pid);
 
 #endif /* RUN_LAUNCH_H */

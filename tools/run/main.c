@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hsdp-run: starts the ranks of a job on this host, watches them and leaves nothing running. */
+/* hsdp-run: starts the ranks of a job on this node, watches them and leaves nothing running. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,6 +12,7 @@
 
 #include "keeper.h"
 #include "launch.h"
+#include "nodes.h"
 #include "options.h"
 #include "output.h"
 #include "port.h"
@@ -23,7 +24,7 @@
 #include "supervise.h"
 #include "sweep.h"
 
-#define MAIN_ID_BYTES 16
+#define MAIN_MARK_BYTES 16
 
 /* So that no descriptor of ours becomes 0, 1 or 2 of a rank. */
 static void standard_files_open(void)
@@ -38,17 +39,17 @@ static void standard_files_open(void)
     }
 }
 
-static int run_id_make(char ret_id[2 * MAIN_ID_BYTES + 1])
+static int mark_make(char ret_mark[2 * MAIN_MARK_BYTES + 1])
 {
-    unsigned char bytes[MAIN_ID_BYTES];
+    unsigned char bytes[MAIN_MARK_BYTES];
     int i;
 
     if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
         run_complain("cannot get random bytes: %s", strerror(errno));
         return RUN_EXIT_LAUNCHER;
     }
-    for (i = 0; i < MAIN_ID_BYTES; i++) {
-        snprintf(ret_id + 2 * i, 3, "%02x", bytes[i]);
+    for (i = 0; i < MAIN_MARK_BYTES; i++) {
+        snprintf(ret_mark + 2 * i, 3, "%02x", bytes[i]);
     }
     return 0;
 }
@@ -93,11 +94,11 @@ static int run_ranks(const struct launch *launch, struct output *output, int sig
     struct ranks ranks;
     int status;
 
-    status = keeper_start(&keeper, launch->run_id);
+    status = keeper_start(&keeper, launch->mark);
     if (status != 0) {
         return status;
     }
-    ranks_init(&ranks, launch->options->n_ranks);
+    ranks_init(&ranks, launch->options->n_ranks, options_first_rank(launch->options));
     supervise_init(&supervisor, launch->options, &ranks, output, signal_fd);
     status = ranks_launch(launch, output, &ranks);
     if (status == 0) {
@@ -105,11 +106,11 @@ static int run_ranks(const struct launch *launch, struct output *output, int sig
         status = supervise_exit_status(&supervisor);
     }
     keeper_stop(&keeper);
-    if (!sweep_children(had_children ? launch->run_id : NULL)) {
+    if (!sweep_children(had_children ? launch->mark : NULL)) {
         output_say(output,
                    "some processes of the run do not die; look for %s=%s in their "
                    "environment",
-                   RUN_ID_VARIABLE, launch->run_id);
+                   RUN_MARK_VARIABLE, launch->mark);
     }
     report_table(&supervisor.report);
     supervise_output(&supervisor);
@@ -120,11 +121,12 @@ static int run_ranks(const struct launch *launch, struct output *output, int sig
 
 static int run_program(const struct options *options)
 {
-    char run_id[2 * MAIN_ID_BYTES + 1];
+    char mark[2 * MAIN_MARK_BYTES + 1];
+    char run_id[NODES_RUN_ID_BYTES];
     char path[PATH_MAX];
     struct launch launch;
     struct output output;
-    int port_fd;
+    int port_fd = -1;
     int status;
 
     status = program_find(options->program[0], path, sizeof(path));
@@ -132,15 +134,18 @@ static int run_program(const struct options *options)
         status = launch_init(&launch, options, path);
     }
     if (status == 0) {
-        status = run_id_make(run_id);
+        status = mark_make(mark);
     }
-    if (status == 0) {
+    launch.port = options->master_port;
+    if (status == 0 && launch.port == 0) {
         status = port_reserve(&port_fd, &launch.port);
     }
     if (status != 0) {
         return status;
     }
+    nodes_run_id_write(options, launch.port, mark, run_id);
     launch.run_id = run_id;
+    launch.mark = mark;
     status = output_init(&output, options);
     if (status == 0) {
         int signal_fd = signals_open(&launch);
@@ -149,7 +154,9 @@ static int run_program(const struct options *options)
         close(signal_fd);
     }
     output_fini(&output);
-    close(port_fd);
+    if (port_fd >= 0) {
+        close(port_fd);
+    }
     return status;
 }
 

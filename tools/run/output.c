@@ -31,7 +31,8 @@ static int logs_open(struct output *output)
     output->log_fds = run_realloc(NULL, (size_t)options->n_ranks * sizeof(output->log_fds[0]));
     memset(output->log_fds, -1, (size_t)options->n_ranks * sizeof(output->log_fds[0]));
     for (rank = 0; rank < options->n_ranks; rank++) {
-        int n = snprintf(path, sizeof(path), "%s/rank-%d.log", options->log_dir, rank);
+        int n = snprintf(path, sizeof(path), "%s/rank-%d.log", options->log_dir,
+                         options_first_rank(options) + rank);
 
         if (n < 0 || (size_t)n >= sizeof(path)) {
             run_complain("--log-dir is too long; allowed are about %zu bytes", sizeof(path));
@@ -71,7 +72,7 @@ int output_init(struct output *output, const struct options *options)
         for (i = 0; i < 2 * options->n_ranks; i++) {
             output->streams[i] = (struct stream){
                 .fd = -1,
-                .rank = i / 2,
+                .rank = options_first_rank(options) + i / 2,
                 .log_fd = -1,
                 .sink = i % 2 == 0 ? &output->sinks[0] : output->error_sink,
             };
@@ -110,7 +111,8 @@ int output_rank_files(struct output *output, int rank, int ret_fds[2])
         int ends[2];
 
         if (pipe2(ends, O_CLOEXEC) != 0) {
-            run_complain("cannot make a pipe for the output of rank %d: %s", rank, strerror(errno));
+            run_complain("cannot make a pipe for the output of rank %d: %s",
+                         options_first_rank(output->options) + rank, strerror(errno));
             return RUN_EXIT_LAUNCHER;
         }
         fcntl(ends[0], F_SETFL, O_NONBLOCK);

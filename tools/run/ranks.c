@@ -11,11 +11,11 @@
 
 #include "run.h"
 
-void ranks_init(struct ranks *ranks, int n_ranks)
+void ranks_init(struct ranks *ranks, int n_ranks, int first_rank)
 {
     int i;
 
-    *ranks = (struct ranks){.n_ranks = n_ranks};
+    *ranks = (struct ranks){.n_ranks = n_ranks, .first_rank = first_rank};
     ranks->all = run_realloc(NULL, (size_t)n_ranks * sizeof(ranks->all[0]));
     for (i = 0; i < n_ranks; i++) {
         ranks->all[i] = (struct rank){.pid = -1};
@@ -166,9 +166,10 @@ void ranks_describe_alike(const struct ranks *ranks, const struct rank *like, ch
             last++;
         }
         if (last > first) {
-            snprintf(part, sizeof(part), "%d-%d", first, last);
+            snprintf(part, sizeof(part), "%d-%d", ranks->first_rank + first,
+                     ranks->first_rank + last);
         } else {
-            snprintf(part, sizeof(part), "%d", first);
+            snprintf(part, sizeof(part), "%d", ranks->first_rank + first);
         }
         if (length + strlen(part) + sizeof(", , ...") > text_bytes) {
             snprintf(ret_text + length, text_bytes - length, ", ...");

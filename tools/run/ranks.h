@@ -20,10 +20,11 @@ struct rank {
 struct ranks {
     struct rank *all; /* n_ranks of them */
     int n_ranks;
+    int first_rank; /* the number of all[0] in the job */
     int n_running;
 };
 
-void ranks_init(struct ranks *ranks, int n_ranks);
+void ranks_init(struct ranks *ranks, int n_ranks, int first_rank);
 void ranks_fini(struct ranks *ranks);
 
 void ranks_started(struct ranks *ranks, int rank, pid_t pid);

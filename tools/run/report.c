@@ -26,21 +26,23 @@ void report_failure(const struct report *report, int rank)
     char end[REPORT_TEXT_BYTES];
     char others[REPORT_TEXT_BYTES] = "";
     const char *fate = options->keep_going ? "going on with" : "ending";
+    int number = report->ranks->first_rank + rank;
 
     if (!failure_is_its_own(report, failed)) {
         return;
     }
     rank_describe_end(failed, end, sizeof(end));
     if (n_others == 1) {
-        snprintf(others, sizeof(others), "; %s the other rank", fate);
+        snprintf(others, sizeof(others), "; %s the other rank%s", fate, options->node_text);
     } else if (n_others > 1) {
-        snprintf(others, sizeof(others), "; %s the other %d ranks", fate, n_others);
+        snprintf(others, sizeof(others), "; %s the other %d ranks%s", fate, n_others,
+                 options->node_text);
     }
     if (options->log_dir != NULL) {
-        output_say(report->output, "rank %d (pid %d) %s%s; its output is in %s/rank-%d.log", rank,
-                   (int)failed->pid, end, others, options->log_dir, rank);
+        output_say(report->output, "rank %d (pid %d) %s%s; its output is in %s/rank-%d.log", number,
+                   (int)failed->pid, end, others, options->log_dir, number);
     } else {
-        output_say(report->output, "rank %d (pid %d) %s%s", rank, (int)failed->pid, end, others);
+        output_say(report->output, "rank %d (pid %d) %s%s", number, (int)failed->pid, end, others);
     }
 }
 
@@ -79,7 +81,8 @@ static bool row_print(const struct report *report, int i)
 
     rank_describe_end(rank, end, sizeof(end));
     if (n_alike == 1) {
-        output_row(report->output, "  rank %d: %s (pid %d, after %.3f s)", i, end, (int)rank->pid,
+        output_row(report->output, "  rank %d: %s (pid %d, after %.3f s)",
+                   report->ranks->first_rank + i, end, (int)rank->pid,
                    (double)(first_ns - report->start_ns) / (double)RUN_NS_PER_S);
     } else if (n_alike > 1) {
         ranks_describe_alike(report->ranks, rank, list, sizeof(list));
@@ -103,8 +106,9 @@ static bool sentence_is_enough(const struct report *report)
         }
     }
     rank_describe_end(&all[0], end, sizeof(end));
-    output_say(report->output, "%d of %d ranks%s %s", report->ranks->n_ranks,
-               report->ranks->n_ranks, all[0].end_code == CLD_EXITED ? "" : ": each", end);
+    output_say(report->output, "%d of %d ranks%s%s %s", report->ranks->n_ranks,
+               report->ranks->n_ranks, report->output->options->node_text,
+               all[0].end_code == CLD_EXITED ? "" : ": each", end);
     return true;
 }
 
@@ -120,8 +124,9 @@ void report_table(const struct report *report)
     if (n_failed < 2 || sentence_is_enough(report)) {
         return;
     }
-    output_say(report->output, "%d of %d ranks failed, rank %d first:", n_failed,
-               report->ranks->n_ranks, report->first_failed);
+    output_say(report->output, "%d of %d ranks%s failed, rank %d first:", n_failed,
+               report->ranks->n_ranks, report->output->options->node_text,
+               report->ranks->first_rank + report->first_failed);
     for (i = 0; i < report->ranks->n_ranks && n_rows < REPORT_MAX_ROWS; i++) {
         const struct rank *rank = &report->ranks->all[i];
 

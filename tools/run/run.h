@@ -8,8 +8,11 @@
 
 #define RUN_NS_PER_S INT64_C(1000000000)
 
-/* The variable that carries the run's random id; the keeper finds the run's processes by it. */
+/* What is equal on all ranks of a run, on every node. */
 #define RUN_ID_VARIABLE "HSDP_RUN_ID"
+
+/* What this hsdp-run's processes carry, and no other's: the keeper finds them by it. */
+#define RUN_MARK_VARIABLE "HSDP_RUN_MARK"
 
 /* Exit statuses of hsdp-run itself; any other is that of the rank that failed first. */
 enum {

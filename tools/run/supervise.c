@@ -115,8 +115,9 @@ static void stop_all(const struct supervisor *supervisor)
 
 static void interrupt_twice(struct supervisor *supervisor)
 {
-    output_say(supervisor->output, "interrupted again; killing %d of %d ranks",
-               supervisor->ranks->n_running, supervisor->ranks->n_ranks);
+    output_say(supervisor->output, "interrupted again; killing %d of %d ranks%s",
+               supervisor->ranks->n_running, supervisor->ranks->n_ranks,
+               supervisor->options->node_text);
     supervisor->forced_status = RUN_EXIT_SIGNAL + SIGINT;
     ranks_kill(supervisor);
 }
@@ -138,8 +139,9 @@ static void signal_take(struct supervisor *supervisor, int number)
     }
     if (signal_is_ending(number)) {
         supervisor->report.sent_on_signals |= UINT64_C(1) << number;
-        output_say(supervisor->output, "signal %d (%s) goes on to %d of %d ranks%s", number,
+        output_say(supervisor->output, "signal %d (%s) goes on to %d of %d ranks%s%s", number,
                    strsignal(number), supervisor->ranks->n_running, supervisor->ranks->n_ranks,
+                   supervisor->options->node_text,
                    number == SIGINT ? "; once more kills them" : "");
     }
     ranks_signal(supervisor->ranks, number);
@@ -150,9 +152,11 @@ static void timeout_take(struct supervisor *supervisor)
     char running[SUPERVISE_LIST_SIZE];
 
     ranks_describe_running(supervisor->ranks, running, sizeof(running));
-    output_say(supervisor->output, "the run has taken %g s (--timeout); killing %d of %d ranks: %s",
+    output_say(supervisor->output,
+               "the run has taken %g s (--timeout); killing %d of %d ranks%s: %s",
                (double)supervisor->options->timeout_ns / (double)RUN_NS_PER_S,
-               supervisor->ranks->n_running, supervisor->ranks->n_ranks, running);
+               supervisor->ranks->n_running, supervisor->ranks->n_ranks,
+               supervisor->options->node_text, running);
     supervisor->run_end_ns = SUPERVISE_NEVER;
     supervisor->forced_status = RUN_EXIT_TIMEOUT;
     ranks_kill(supervisor);

@@ -94,7 +94,7 @@ static bool process_kill(pid_t pid, pid_t parent, const char *word)
     return is_meant;
 }
 
-static int processes_kill(pid_t parent, const char *run_id)
+static int processes_kill(pid_t parent, const char *mark)
 {
     char word[SWEEP_WORD_BYTES];
     struct dirent *entry;
@@ -104,11 +104,11 @@ static int processes_kill(pid_t parent, const char *run_id)
     if (folder == NULL) {
         return 0;
     }
-    snprintf(word, sizeof(word), "%s=%s", RUN_ID_VARIABLE, run_id != NULL ? run_id : "");
+    snprintf(word, sizeof(word), "%s=%s", RUN_MARK_VARIABLE, mark != NULL ? mark : "");
     while ((entry = readdir(folder)) != NULL) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10); /* 0 for what is no process */
 
-        if (pid > 0 && pid != getpid() && process_kill(pid, parent, run_id != NULL ? word : NULL)) {
+        if (pid > 0 && pid != getpid() && process_kill(pid, parent, mark != NULL ? word : NULL)) {
             n_found++;
         }
     }
@@ -128,17 +128,17 @@ static int children_reap(void)
     return pid < 0 && n_reaped == 0 ? -1 : n_reaped;
 }
 
-bool sweep_children(const char *run_id)
+bool sweep_children(const char *mark)
 {
     struct timespec pause = {.tv_nsec = 2 * 1000 * 1000};
     int64_t end_ns = run_clock_ns() + SWEEP_LIMIT_NS;
     int n_reaped;
 
     while ((n_reaped = children_reap()) >= 0) {
-        int n_found = processes_kill(getpid(), run_id);
+        int n_found = processes_kill(getpid(), mark);
 
         /* one that died during the search may have left us children that the search has passed */
-        if (run_id != NULL && n_reaped == 0 && n_found == 0 && children_reap() <= 0) {
+        if (mark != NULL && n_reaped == 0 && n_found == 0 && children_reap() <= 0) {
             break;
         }
         if (run_clock_ns() > end_ns) {
@@ -151,7 +151,7 @@ bool sweep_children(const char *run_id)
     return true;
 }
 
-int sweep_run(const char *run_id)
+int sweep_run(const char *mark)
 {
-    return processes_kill(0, run_id);
+    return processes_kill(0, mark);
 }

@@ -7,15 +7,15 @@
 
 /*
  * Kills and reaps all children of hsdp-run and what they leave to it, until there is none. Where it
- * had children before the run, run_id tells which are the run's; else it is NULL. Answers false
+ * had children before the run, mark tells which are the run's; else it is NULL. Answers false
  * when some did not die.
  */
-bool sweep_children(const char *run_id);
+bool sweep_children(const char *mark);
 
 /*
- * Kills every process but the caller that has run_id in its environment. Answers how many live
+ * Kills every process but the caller that has mark in its environment. Answers how many live
  * ones it found: call it again until there is none.
  */
-int sweep_run(const char *run_id);
+int sweep_run(const char *mark);
 
 #endif /* RUN_SWEEP_H */
