@@ -46,6 +46,27 @@ meets "srun" SLURM_PROCID=@ SLURM_NTASKS=2 SLURM_LOCALID=@ "SLURM_JOB_ID=$$" SLU
 meets "a process manager of its own kind" PMI_RANK=@ PMI_SIZE=2 MASTER_ADDR=localhost \
     "MASTER_PORT=$((20000 + $$ % 10000))"
 
+# real_meets NAME COMMAND...: the launcher itself, where it is installed, starts two ranks.
+real_meets() {
+    name=$1
+    shift
+    if ! command -v "$1" >/dev/null 2>&1; then
+        tap_skip "$name" "there is no $1"
+        return
+    fi
+    HSDP_PLUGIN=$HSDP_TEST_PLUGIN HSDP_NCCL_TIMEOUT_SECONDS=10 timeout 60 "$@" "$HSDP_MINIMAL" \
+        hsdp >"$scratch/output" 2>&1
+    grep -q '^ok: 2 ranks, hsdp$' "$scratch/output"
+    tap_report $? "$name" "$scratch/output"
+}
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+real_meets "mpirun of Open MPI itself" mpirun.openmpi --oversubscribe -n 2
+real_meets "mpiexec.hydra itself" mpiexec.hydra -genv MASTER_ADDR localhost \
+    -genv MASTER_PORT "$((20000 + $$ % 10000))" -n 2
+real_meets "torchrun itself" torchrun --no-python --nproc-per-node 2 \
+    --master-port "$((20000 + $$ % 10000))"
+
 run_ranks OMPI_COMM_WORLD_RANK=@ OMPI_COMM_WORLD_SIZE=2
 grep -q 'nothing in the environment tells this run of 2 ranks from others' "$scratch/output" &&
     [ "$(grep -c 'status 2' "$scratch/output")" -eq 2 ]

@@ -13,15 +13,20 @@ extern "C" {
  * A job is created locally, at once, and connected in a second step that waits for the others:
  * create() returns the handle that abort() needs while connect() is stuck.
  *
- * Who am I? If spec.world_ranks is not 0, from the spec. Else from the launcher's environment, the
- * first that is there of: RANK and WORLD_SIZE (hsdp-run, torchrun), OMPI_COMM_WORLD_RANK and _SIZE
- * (mpirun), PMI_RANK and PMI_SIZE, SLURM_PROCID and SLURM_NTASKS of a step (SLURM_STEP_ID: a batch
- * script itself is no task). Else this is a job of one rank. One of a pair without the other is an
- * error.
+ * Who am I? If spec.world_ranks is not 0, from the spec. Else from the launcher's
+ * environment, the first that is there of: RANK and WORLD_SIZE (hsdp-run, torchrun),
+ * OMPI_COMM_WORLD_RANK and _SIZE (mpirun), PMI_RANK and PMI_SIZE with local ranks
+ * (mpiexec.hydra), SLURM_PROCID and SLURM_NTASKS of a step (SLURM_STEP_ID: a batch script
+ * itself is no task), PMI_RANK and PMI_SIZE alone. Else this is a job of one rank. One of a
+ * pair without the other is an error. Of several hosts the launcher also has to say which
+ * ranks are local; rank 0 is local rank 0 of its host.
  *
- * Where do we meet? With kv_put and kv_get set, through the host's key/value store. Else by what
- * tells this run from others: HSDP_RUN_ID (hsdp-run), MASTER_ADDR and MASTER_PORT with torchrun's
- * run id and restart count, the namespace of mpirun or the step of srun; at least one is needed.
+ * Where do we meet? With kv_put and kv_get set, through the host's key/value store. Else the
+ * ranks of one host by what tells this run from others: HSDP_RUN_ID (hsdp-run), MASTER_ADDR
+ * and MASTER_PORT, rendezvous_port, torchrun's run id, the namespace of mpirun or the job and
+ * step of srun; at least one is needed. Hosts meet at MASTER_ADDR, or the first host of an
+ * srun step, at the port rendezvous_port, else MASTER_PORT and up to 16 above it. A process
+ * of an earlier attempt (HSDP_ATTEMPT, torchrun's and Slurm's restart counts) is refused.
  * Several jobs under one launcher meet by `name`.
  *
  * Settings of a job (the rest of the settings belongs to plans and classes: plan.h):
@@ -31,7 +36,7 @@ extern "C" {
  *     init_timeout_seconds       nccl_timeout_seconds   connect; at least nccl_timeout_seconds
  *     heartbeat_timeout_seconds  nccl_timeout_seconds   the host makes no call, outside a phase
  *     peer_silence_seconds       min(5, nccl_timeout_seconds)   1 to nccl_timeout_seconds; of hosts
- *     rendezvous_port            MASTER_PORT   1 to 65535; only where several hosts meet
+ *     rendezvous_port            MASTER_PORT, then probing   1 to 65535; no other one is tried
  *     token_file                 none   a path; only where several hosts meet
  *     flight_records             2000   16 to 1000000; equal on all ranks
  *     cpu_path                   auto   auto, plain, avx2, avx512; the bits are the same
