@@ -294,6 +294,8 @@ START_TEST(meeting_point_write_of_many_addresses_keeps_those_that_fit)
 }
 END_TEST
 
+#define SIX " 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1"
+
 static const char *const bad_values[] = {
     "",
     "hsdp1",
@@ -317,8 +319,8 @@ static const char *const bad_values[] = {
     "hsdp1 00112233445566778899aabbccddeeff 1 FD00::1",
     "hsdp1 00112233445566778899aabbccddeeff 1 fe80::1%eth0",
     "hsdp1 00112233445566778899aabbccddeeff 1 10.0.0.1,10.0.0.2",
-    "hsdp1 00112233445566778899aabbccddeeff 1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 "
-    "1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1",
+    "hsdp1 00112233445566778899aabbccddeeff 1" SIX SIX
+    " 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1 1.1.1.1", /* 17 */
 };
 
 START_TEST(meeting_point_parse_of_anything_else_is_refused)

@@ -187,6 +187,7 @@ END_TEST
 
 static void refused_rank(uint32_t rank, void *shared)
 {
+    const struct store *store = shared;
     struct hsdp_error err = HSDP_ERROR_INIT;
     struct hsdp_job *job;
 
@@ -196,7 +197,8 @@ static void refused_rank(uint32_t rank, void *shared)
     job = stored_job(rank, 2, shared);
     status_assert(job_connect(job, &err), HSDP_ERR_UNAVAILABLE, &err);
     ck_assert_ptr_nonnull(strstr(err.message, "kv_get"));
-    ck_assert_ptr_nonnull(strstr(err.message, "-7"));
+    ck_assert_ptr_nonnull(
+        strstr(err.message, store->answer != 0 ? "-7" : "9 bytes that are no meeting point"));
     ck_assert_int_eq(job_status(job, NULL), HSDP_ERR_UNAVAILABLE);
     test_job_drop(job);
 }
@@ -206,6 +208,18 @@ START_TEST(job_connect_failing_store_fails_the_job)
     struct store *store = ranks_memory(sizeof(*store));
 
     store->answer = -7;
+    ranks_run(2, RANKS_LIMIT_MS, refused_rank, store);
+}
+END_TEST
+
+START_TEST(job_connect_store_with_another_value_fails_the_job)
+{
+    struct store *store = ranks_memory(sizeof(*store));
+
+    snprintf(store->key, sizeof(store->key), "hsdp/default/meeting");
+    store->n_bytes = 9;
+    memcpy(store->bytes, "not ours!", 9);
+    atomic_store(&store->is_there, 1u);
     ranks_run(2, RANKS_LIMIT_MS, refused_rank, store);
 }
 END_TEST
@@ -512,6 +526,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, job_connect_through_the_hosts_store_needs_no_environment);
     tcase_add_test(tcase, job_connect_stale_value_in_the_store_does_not_disturb);
     tcase_add_test(tcase, job_connect_failing_store_fails_the_job);
+    tcase_add_test(tcase, job_connect_store_with_another_value_fails_the_job);
     tcase_add_test(tcase, job_connect_without_the_last_rank_names_it);
     tcase_add_test(tcase, job_connect_without_rank_0_names_it);
     tcase_add_test(tcase, job_connect_worlds_of_other_sizes_mismatch_on_all);
