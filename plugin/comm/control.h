@@ -36,6 +36,8 @@ struct control_rank {
     uint32_t rank;         /* its world rank */
     _Atomic uint64_t beat; /* of its watchdog: goes up all the time */
     struct position position;
+    _Atomic uint64_t expired_exchange; /* it waits for other nodes, and its deadline has passed */
+    _Atomic uint64_t expired_after_ns; /* written before */
 };
 
 /* The same numbers from every rank. */

@@ -209,6 +209,12 @@ void error_missing(struct hsdp_error *err, uint64_t rank_mask)
     }
 }
 
+void error_missing_one(struct hsdp_error *err, uint32_t rank)
+{
+    err->n_missing_ranks = 1;
+    err->missing_ranks[0] = rank;
+}
+
 void ranks_text(uint64_t rank_mask, char *ret_text, uint64_t max_bytes)
 {
     bool is_one = (rank_mask & (rank_mask - 1)) == 0;

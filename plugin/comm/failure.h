@@ -50,6 +50,7 @@ void failure_share(struct hsdp_job *job);
 
 /** Fills the missing ranks of an error. */
 void error_missing(struct hsdp_error *err, uint64_t rank_mask);
+void error_missing_one(struct hsdp_error *err, uint32_t rank);
 /** Writes "rank 1", "ranks 1, 3". */
 void ranks_text(uint64_t rank_mask, char *ret_text, uint64_t max_bytes);
 

@@ -51,16 +51,12 @@ static int32_t spec_check(const struct hsdp_job_spec *spec, struct hsdp_error *r
     return HSDP_OK;
 }
 
-/* The text that the meeting point derives from; another attempt has another one. */
+/* The text that the meeting point of this node derives from; another attempt has the same. */
 static int32_t identity_write(struct hsdp_job *job, struct hsdp_error *reterr)
 {
     struct text text = TEXT_INIT;
 
     launch_meeting_key(&job->launch, &job->run, &text);
-    for (uint32_t field = LAUNCH_FIRST_ATTEMPT; field < LAUNCH_N_FIELDS; field++) {
-        text_add(&text, "%s=%s\n", launch_field_name((enum launch_field)field),
-                 job->run.values[field]);
-    }
     if (text.is_failed) {
         text_fini(&text);
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "job: no memory for its identity");
@@ -386,6 +382,9 @@ static int32_t ranks_meet(struct hsdp_job *job, uint64_t start_ns, uint64_t dead
     }
     node_index_find(job);
     recorder_open(job, start_ns);
+    if (job->nodes != NULL) {
+        nodes_relay(job->nodes);
+    }
     failure_share(job); /* an abort during the last moments of the meeting */
     status = peers_watch(job, reterr);
     if (status == HSDP_OK) {
@@ -452,7 +451,7 @@ int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
 static int32_t farewell_wait(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
 {
     struct control *control = atomic_load(&job->control);
-    struct mailbox mailbox = {.operation = "close"};
+    struct mailbox mailbox = {.operation = JOB_FAREWELL};
     int32_t status = exchange_run(job, &mailbox, deadline_ns, reterr);
 
     if (status == HSDP_OK) {

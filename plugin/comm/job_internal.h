@@ -17,6 +17,7 @@
 
 #define JOB_NAME_MAX   63u
 #define JOB_MAX_PHASES 16u
+#define JOB_FAREWELL   "close" /* the exchange by which a job ends */
 
 /* In place of a descriptor. */
 #define PIDFD_UNKNOWN (-3) /* not tried */
@@ -58,6 +59,7 @@ struct cancelled {
 };
 
 struct communicator; /* group_area.h */
+struct nodes;        /* nodes.h */
 struct watchdog;     /* watchdog_internal.h */
 
 /*
@@ -101,8 +103,9 @@ struct hsdp_job {
     _Atomic(struct control *) control; /* NULL before connect */
     uint32_t node_index;               /* of this rank among those of its node */
     int pidfds[LAUNCH_MAX_RANKS];      /* or PIDFD_* */
-    int connections[LAUNCH_MAX_RANKS]; /* rank 0: to each other rank; others: [0] only */
     uint64_t connecting;               /* the record of connect */
+    int connections[LAUNCH_MAX_RANKS]; /* leader: by node index; others: [0], to the leader */
+    struct nodes *nodes; /* of a leader, where there are several; NULL = this is not one */
     uint64_t n_exchanges;
     uint64_t n_memories;
     uint64_t n_models; /* ever begun to be created */

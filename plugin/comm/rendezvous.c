@@ -3,26 +3,23 @@
 #include "comm/rendezvous.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 
-#define KV_SLICE_MS 200u
+#define KV_SLICE_MS  200u
+#define ASK_PAUSE_MS 10 /* of a store that does not wait by itself */
 
 int32_t rendezvous_meet(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
 {
     struct hsdp_error err;
     int32_t status;
 
-    if (!job->launch.is_one_host) {
-        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                         "connect: %" PRIu32 " of %" PRIu32
-                         " ranks are on this host; this version connects one host",
-                         job->launch.local_ranks, job->launch.world_ranks);
-    }
-    status = job->launch.rank == 0 ? rendezvous_root(job, deadline_ns, &err)
+    status = job->launch.is_leader ? rendezvous_leader(job, deadline_ns, &err)
                                    : rendezvous_guest(job, deadline_ns, &err);
     if (status != HSDP_OK && reterr != NULL) {
         *reterr = err;
@@ -39,11 +36,84 @@ void rendezvous_hello(const struct hsdp_job *job, struct wire_hello *ret)
     ret->abi_minor = HSDP_ABI_MINOR;
     ret->rank = job->launch.rank;
     ret->world_ranks = job->launch.world_ranks;
+    ret->local_rank = job->launch.local_rank;
+    ret->local_ranks = job->launch.local_ranks;
+    ret->run = job->run;
     for (uint32_t i = 0; i < WIRE_SETTINGS; i++) {
         const char *value = settings_text(&job->settings, wire_setting_keys[i]);
 
         snprintf(ret->settings[i], sizeof(ret->settings[i]), "%s", value == NULL ? "" : value);
     }
+}
+
+static int32_t settings_compare(const struct wire_hello *own, const struct wire_hello *other,
+                                struct hsdp_error *reterr)
+{
+    for (uint32_t i = 0; i < WIRE_SETTINGS; i++) {
+        if (strncmp(other->settings[i], own->settings[i], sizeof(own->settings[i])) != 0) {
+            return error_set(
+                reterr, HSDP_ERR_MISMATCH,
+                "connect: %s is \"%s\" on rank %" PRIu32 ", \"%.23s\" on rank %" PRIu32,
+                wire_setting_keys[i], own->settings[i], own->rank, other->settings[i], other->rank);
+        }
+    }
+    return HSDP_OK;
+}
+
+int32_t rendezvous_compare(const struct hsdp_job *job, const struct wire_hello *own,
+                           const struct wire_hello *other, struct hsdp_error *reterr)
+{
+    (void)job;
+    if (other->protocol != WIRE_PROTOCOL || other->abi_major != HSDP_ABI_MAJOR) {
+        return error_set(reterr, HSDP_ERR_MISMATCH,
+                         "connect: rank %" PRIu32 " speaks protocol %u of ABI %u, rank %" PRIu32
+                         " protocol %" PRIu32 " of ABI %" PRIu32,
+                         own->rank, WIRE_PROTOCOL, HSDP_ABI_MAJOR, other->rank, other->protocol,
+                         other->abi_major);
+    }
+    if (other->world_ranks != own->world_ranks || other->rank >= own->world_ranks) {
+        return error_set(reterr, HSDP_ERR_MISMATCH,
+                         "connect: the world has %" PRIu32 " ranks on rank %" PRIu32 ", %" PRIu32
+                         " on rank %" PRIu32,
+                         own->world_ranks, own->rank, other->world_ranks, other->rank);
+    }
+    return settings_compare(own, other, reterr);
+}
+
+/* The same for all attempts: a survivor of another one is let in, to hear what it is. */
+void rendezvous_net_identity(const struct hsdp_job *job, struct net_identity *ret)
+{
+    struct launch_identity run = job->run;
+    char hex[LAUNCH_HEX_BYTES];
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    memset(ret, 0, sizeof(*ret));
+    ret->rank = job->launch.rank;
+    for (uint32_t field = LAUNCH_FIRST_ATTEMPT; field < LAUNCH_N_FIELDS; field++) {
+        memset(run.values[field], 0, sizeof(run.values[field]));
+    }
+    launch_identity_hash(&run, hex);
+    if (job->host.kv_put != NULL) {
+        memcpy(hex, job->point.identity, sizeof(hex));
+    }
+    for (uint32_t i = 0; i < NET_JOB_BYTES; i++) {
+        unsigned byte = 0;
+
+        sscanf(hex + (size_t)2 * i, "%2x", &byte);
+        ret->job[i] = (uint8_t)byte;
+    }
+    for (const char *c = job->name; *c != '\0'; c++) {
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3); /* FNV-1a */
+    }
+    for (uint32_t i = 0; i < sizeof(hash); i++) {
+        ret->job[i] ^= (uint8_t)(hash >> 8 * i);
+    }
+}
+
+uint64_t rendezvous_silence_ns(const struct hsdp_job *job)
+{
+    return (uint64_t)settings_integer(&job->settings, "peer_silence_seconds") *
+           UINT64_C(1000000000);
 }
 
 int32_t rendezvous_end(struct hsdp_job *job, uint32_t reporter, struct hsdp_error *err)
@@ -167,4 +237,29 @@ int32_t rendezvous_ask(struct hsdp_job *job, struct hsdp_error *reterr)
         return value_fail(job, key, n_bytes, reterr);
     }
     return identity_set(job, reterr);
+}
+
+int32_t rendezvous_ask_until(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
+{
+    int32_t status = rendezvous_ask(job, reterr);
+
+    while (status == HSDP_PENDING) {
+        const struct failure *first = failure_first(job);
+        struct pollfd wake = {.fd = atomic_load(&job->abort_fd), .events = POLLIN};
+
+        if (first != NULL) {
+            *reterr = first->error;
+            return reterr->status;
+        }
+        if (clock_now_ns() >= deadline_ns) {
+            error_set(reterr, HSDP_ERR_TIMEOUT,
+                      "connect: timeout after %s s: no sign of rank 0 in the host's store",
+                      settings_text(&job->settings, "init_timeout_seconds"));
+            error_missing_one(reterr, 0);
+            return reterr->status;
+        }
+        poll(&wake, 1, clock_left_ms(deadline_ns, ASK_PAUSE_MS));
+        status = rendezvous_ask(job, reterr);
+    }
+    return status;
 }

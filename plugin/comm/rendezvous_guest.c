@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendezvous, every other rank: looks for rank 0, says who it is, hears how it ended. */
+/* Rendezvous, every rank that leads no node: looks for its leader, says who it is, hears the end.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -14,16 +15,18 @@
 
 #define RETRY_FIRST_MS 1u
 #define RETRY_LAST_MS  50u
+#define ANSWER_NS      UINT64_C(900000000) /* so long the leader may take to say who is missing */
 
 struct visit {
     struct hsdp_job *job;
     uint64_t deadline_ns;
-    uint64_t arrived; /* as rank 0 last said; 0 = it has not been reached */
+    uint64_t expired_ns; /* when the leader was asked whose fault it is; 0 = it has not been */
+    bool is_heard;       /* the leader has read who this is */
     uint64_t random;
     uint32_t retry_ms;
     uint32_t reporter;
     int fd;
-    int pidfd; /* of rank 0 */
+    int pidfd; /* of the leader */
 };
 
 static void visit_close(struct visit *visit)
@@ -38,30 +41,50 @@ static void visit_close(struct visit *visit)
     visit->pidfd = -1;
 }
 
-/* Abort and deadline, which end a visit at any point. */
-static int32_t visit_check(const struct visit *visit, struct hsdp_error *reterr)
+/* Who is looked for, in a sentence. Its rank is known where all ranks are on one host. */
+static const char *leader_name(const struct visit *visit)
+{
+    return visit->job->launch.is_one_host ? "rank 0" : "local rank 0 of this host";
+}
+
+/* Abort and deadline, which end a visit at any point. The leader knows who is missing: it has a
+ * moment to say so. */
+static int32_t visit_check(struct visit *visit, struct hsdp_error *reterr)
 {
     const struct failure *first = failure_first(visit->job);
-    uint32_t n = visit->job->launch.world_ranks;
-    uint64_t all = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
-    uint64_t missing = all & ~visit->arrived;
-    char ranks[256];
+    const char *seconds = settings_text(&visit->job->settings, "init_timeout_seconds");
+    uint64_t now_ns = clock_now_ns();
 
     if (first != NULL) {
         *reterr = first->error;
         return reterr->status;
     }
-    if (clock_now_ns() < visit->deadline_ns) {
+    if (now_ns < visit->deadline_ns) {
         return HSDP_OK;
     }
-    if (visit->arrived == 0 || missing == 0) {
-        missing = 1; /* rank 0 was not reached, or all have come and it says nothing */
+    if (visit->is_heard && visit->expired_ns == 0) {
+        struct wire_message message = {.kind = WIRE_EXPIRED};
+
+        visit->expired_ns = now_ns;
+        wire_send_message(visit->fd, &message, -1);
     }
-    ranks_text(missing, ranks, sizeof(ranks));
-    error_set(reterr, HSDP_ERR_TIMEOUT, "connect: timeout after %s s: no sign of %s",
-              settings_text(&visit->job->settings, "init_timeout_seconds"), ranks);
-    error_missing(reterr, missing);
+    if (visit->is_heard && now_ns < visit->expired_ns + ANSWER_NS) {
+        return HSDP_OK;
+    }
+    error_set(reterr, HSDP_ERR_TIMEOUT, "connect: timeout after %s s: %s %s", seconds,
+              visit->is_heard ? "no answer of" : "no sign of", leader_name(visit));
+    if (visit->job->launch.is_one_host) {
+        error_missing_one(reterr, 0);
+    }
     return reterr->status;
+}
+
+/* Until when a poll may sleep. */
+static int visit_left_ms(const struct visit *visit, int max_ms)
+{
+    bool is_asking = visit->expired_ns != 0;
+
+    return clock_left_ms(is_asking ? visit->expired_ns + ANSWER_NS : visit->deadline_ns, max_ms);
 }
 
 /* Sleeps until the next try, longer each time, and never in step with the other ranks. */
@@ -72,7 +95,7 @@ static void retry_pause(struct visit *visit)
 
     visit->random = visit->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     ms = visit->retry_ms + (uint32_t)(visit->random >> 33) % (visit->retry_ms + 1);
-    poll(&wake, 1, clock_left_ms(visit->deadline_ns, (int)ms));
+    poll(&wake, 1, visit_left_ms(visit, (int)ms));
     visit->retry_ms = 2 * visit->retry_ms > RETRY_LAST_MS ? RETRY_LAST_MS : 2 * visit->retry_ms;
 }
 
@@ -138,16 +161,18 @@ static int32_t root_read(struct visit *visit, bool *ret_is_over, struct hsdp_err
     }
     if (received != WIRE_RECEIVED) {
         *ret_is_over = true;
-        if (visit->arrived == 0) {
+        if (!visit->is_heard) {
             return HSDP_PENDING; /* it was closing for another meeting: try again */
         }
         error_set(reterr, HSDP_ERR_PEER_LOST,
-                  "connect: peer lost: rank 0 died before all ranks had come");
-        error_missing(reterr, 1);
+                  "connect: peer lost: %s died before all ranks had come", leader_name(visit));
+        if (visit->job->launch.is_one_host) {
+            error_missing_one(reterr, 0);
+        }
         return reterr->status;
     }
-    if (message.kind == WIRE_ARRIVED) {
-        visit->arrived = message.arrived | 1u;
+    if (message.kind == WIRE_HEARD) {
+        visit->is_heard = true;
     } else if (message.kind == WIRE_WELCOME) {
         *ret_is_over = true;
         status = welcome_take(visit, fd, reterr);
@@ -163,7 +188,7 @@ static int32_t root_read(struct visit *visit, bool *ret_is_over, struct hsdp_err
     return status;
 }
 
-/* Stays with rank 0 until it says how it ended. HSDP_PENDING: it was not meant; look again. */
+/* Stays with the leader until it says how it ended. HSDP_PENDING: it was not meant; look again. */
 static int32_t root_hear(struct visit *visit, struct hsdp_error *reterr)
 {
     bool is_over = false;
@@ -180,7 +205,7 @@ static int32_t root_hear(struct visit *visit, struct hsdp_error *reterr)
         if (status != HSDP_OK) {
             return status;
         }
-        poll(polls, 3, clock_left_ms(visit->deadline_ns, 500));
+        poll(polls, 3, visit_left_ms(visit, 500));
         status = root_read(visit, &is_over, reterr);
         if (status < 0) {
             return status;
@@ -192,7 +217,7 @@ static int32_t root_hear(struct visit *visit, struct hsdp_error *reterr)
     return status;
 }
 
-/* Rank 0 is told why this rank goes, so that all hear it. */
+/* The leader is told why this rank goes, so that all hear it. */
 static void root_warn(struct visit *visit, const struct hsdp_error *err)
 {
     struct wire_message message = {.kind = WIRE_FAILED};

@@ -126,6 +126,14 @@ int wire_receive(int fd, void *ret_bytes, uint64_t n_bytes, int *ret_fd)
     return n_received == 0 ? WIRE_CLOSED : WIRE_GARBAGE;
 }
 
+void wire_error_end(struct hsdp_error *err)
+{
+    err->message[sizeof(err->message) - 1] = '\0';
+    err->operation[sizeof(err->operation) - 1] = '\0';
+    err->group[sizeof(err->group) - 1] = '\0';
+    err->unit[sizeof(err->unit) - 1] = '\0';
+}
+
 bool wire_send_message(int fd, struct wire_message *message, int passed_fd)
 {
     message->magic = WIRE_MAGIC;
@@ -144,11 +152,8 @@ int wire_receive_message(int fd, struct wire_message *ret, int *ret_fd)
         }
         return WIRE_GARBAGE;
     }
-    if (received == WIRE_RECEIVED) { /* texts of another process: make sure that they end */
-        ret->error.message[sizeof(ret->error.message) - 1] = '\0';
-        ret->error.operation[sizeof(ret->error.operation) - 1] = '\0';
-        ret->error.group[sizeof(ret->error.group) - 1] = '\0';
-        ret->error.unit[sizeof(ret->error.unit) - 1] = '\0';
+    if (received == WIRE_RECEIVED) {
+        wire_error_end(&ret->error);
     }
     return received;
 }

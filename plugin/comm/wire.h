@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The wire of the rendezvous: messages of fixed size over a socket of this host. */
+/* The wire of the rendezvous: messages of fixed size between the ranks of a node. */
 #ifndef COMM_WIRE_H
 #define COMM_WIRE_H
 
@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "comm/launch.h"
 #include "hsdp/job.h"
 
 /*
@@ -15,10 +16,11 @@
  * left in a file system, and both ends learn the other's user from the kernel. Client speaks first.
  *
  *     client  HELLO                          once
- *     root    ARRIVED                        whenever one more rank has come, with all that have
- *     root    FAILED | WELCOME + descriptor  how it ended
- *     client  FAILED                         its deadline has passed, or its host has aborted
- *     root    MEMORY + descriptor            later, on the connections that stay open
+ *     leader  HEARD                          it has been read
+ *     client  EXPIRED                        its deadline has passed: the leader says whose fault
+ * it is leader  FAILED | WELCOME + descriptor  how it ended client  FAILED its host has aborted
+ *     leader  MEMORY + descriptor            later, on the connections that stay open
+ *     client  a byte                         later: the leader's watchdog has something to see
  *
  * Whatever the versions, a message begins with magic and protocol.
  */
@@ -34,13 +36,17 @@ struct wire_hello {
     uint32_t abi_minor;
     uint32_t rank;
     uint32_t world_ranks;
+    uint32_t local_rank;
+    uint32_t local_ranks;
+    struct launch_identity run;
     char settings[WIRE_SETTINGS][24]; /* values, in the order of wire_setting_keys */
 };
 
 extern const char *const wire_setting_keys[WIRE_SETTINGS];
 
 enum wire_kind {
-    WIRE_ARRIVED = 1,
+    WIRE_HEARD = 1,
+    WIRE_EXPIRED,
     WIRE_FAILED,
     WIRE_WELCOME,
     WIRE_MEMORY,
@@ -50,9 +56,8 @@ struct wire_message {
     uint32_t magic; /* this and the next are filled by wire_send_message */
     uint32_t protocol;
     uint32_t kind;
-    uint32_t rank;    /* FAILED: who reported it */
-    uint64_t arrived; /* ARRIVED: mask of ranks */
-    uint64_t number;  /* MEMORY: counted from 1 */
+    uint32_t rank;   /* FAILED: who reported it */
+    uint64_t number; /* MEMORY: counted from 1 */
     struct hsdp_error error;
 };
 
@@ -76,6 +81,9 @@ bool wire_send(int fd, const void *bytes, uint64_t n_bytes, int passed_fd);
 
 /** Receives one message of exactly n_bytes, with at most one descriptor (-1 = none). */
 int wire_receive(int fd, void *ret_bytes, uint64_t n_bytes, int *ret_fd);
+
+/** Texts of another process: makes sure that they end. */
+void wire_error_end(struct hsdp_error *err);
 
 bool wire_send_message(int fd, struct wire_message *message, int passed_fd);
 int wire_receive_message(int fd, struct wire_message *ret, int *ret_fd);

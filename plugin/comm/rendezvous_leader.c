@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendezvous, rank 0: listens, checks who comes, tells all how it ended. */
+/* Rendezvous, the leader of a node: its ranks come to it; with the other leaders it meets the rest.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -10,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/nodes.h"
 #include "comm/process.h"
 #include "comm/rendezvous.h"
 
@@ -18,13 +20,18 @@
 #define HELLO_LIMIT_MS 2000u /* a stranger who says nothing is dropped then */
 #define LINGER_MS      5000u /* once ranks disagree: so long the others may come to hear it */
 #define LATE_MS        500u  /* once it has failed: so long for those a moment behind the others */
-#define POLLS_MAX      (2u + 2u * MAX_GUESTS)
+#define FAREWELL_MS    300u  /* for other nodes to hear it */
+
+enum { POLL_ABORT, POLL_LISTENER, POLL_NODES, POLL_GUESTS };
+
+#define POLLS_MAX (POLL_GUESTS + 2u * MAX_GUESTS)
 
 struct guest {
     int fd;
     int pidfd;
     uint32_t pid;
     uint32_t rank;
+    uint32_t local_rank;
     bool is_known; /* it has said hello */
     bool is_good;  /* and is one of us */
     uint64_t drop_ns;
@@ -32,10 +39,11 @@ struct guest {
 
 struct meeting {
     struct hsdp_job *job;
+    struct nodes *nodes; /* of a job on one host: the port that is held, if any */
     struct wire_hello own;
     uint64_t deadline_ns;
     uint64_t linger_ns; /* UINT64_MAX while all agree */
-    uint64_t arrived;   /* mask of ranks */
+    uint64_t arrived;   /* mask of local ranks */
     uint32_t n_known;
     uint32_t n_guests;
     uint32_t reporter; /* of what ended it */
@@ -46,9 +54,9 @@ struct meeting {
     struct pollfd polls[POLLS_MAX];
 };
 
-static uint64_t all_ranks(const struct meeting *meeting)
+static uint64_t all_locals(const struct meeting *meeting)
 {
-    uint32_t n = meeting->own.world_ranks;
+    uint32_t n = meeting->own.local_ranks;
 
     return n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
 }
@@ -91,76 +99,88 @@ static void misfit_note(struct meeting *meeting, const struct hsdp_error *err)
     }
 }
 
-static struct guest *guest_of(struct meeting *meeting, uint32_t rank)
+static struct guest *guest_of(struct meeting *meeting, const struct wire_hello *hello)
 {
     for (uint32_t i = 0; i < meeting->n_guests; i++) {
-        if (meeting->guests[i].is_good && meeting->guests[i].rank == rank) {
-            return &meeting->guests[i];
+        struct guest *guest = &meeting->guests[i];
+
+        if (guest->is_good &&
+            (guest->rank == hello->rank || guest->local_rank == hello->local_rank)) {
+            return guest;
         }
     }
     return NULL;
 }
 
-static int32_t settings_compare(const struct meeting *meeting, const struct wire_hello *hello,
-                                struct hsdp_error *reterr)
+static int32_t hello_check(struct meeting *meeting, const struct guest *guest,
+                           const struct wire_hello *hello, struct hsdp_error *reterr)
 {
-    for (uint32_t i = 0; i < WIRE_SETTINGS; i++) {
-        if (strncmp(hello->settings[i], meeting->own.settings[i], sizeof(hello->settings[i])) !=
-            0) {
+    const struct wire_hello *own = &meeting->own;
+    const struct guest *earlier = guest_of(meeting, hello);
+    bool is_leader = hello->rank == own->rank || hello->local_rank == own->local_rank;
+    int32_t status = rendezvous_compare(meeting->job, own, hello, reterr);
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (hello->local_ranks != own->local_ranks || hello->local_rank >= own->local_ranks) {
+        return error_set(reterr, HSDP_ERR_MISMATCH,
+                         "connect: rank %" PRIu32 " is local rank %" PRIu32 " of %" PRIu32
+                         ", rank %" PRIu32 " expects %" PRIu32 " local ranks",
+                         hello->rank, hello->local_rank, hello->local_ranks, own->rank,
+                         own->local_ranks);
+    }
+    if (earlier != NULL || is_leader) {
+        uint32_t rank = is_leader ? own->rank : earlier->rank;
+        uint32_t pid = is_leader ? (uint32_t)getpid() : earlier->pid;
+
+        if (rank == hello->rank) {
             return error_set(reterr, HSDP_ERR_MISMATCH,
-                             "connect: %s is \"%s\" on rank 0, \"%.23s\" on rank %" PRIu32,
-                             wire_setting_keys[i], meeting->own.settings[i], hello->settings[i],
-                             hello->rank);
+                             "connect: rank %" PRIu32 " came twice: processes %" PRIu32
+                             " and %" PRIu32,
+                             rank, pid, guest->pid);
         }
+        return error_set(reterr, HSDP_ERR_MISMATCH,
+                         "connect: ranks %" PRIu32 " and %" PRIu32 " are both local rank %" PRIu32
+                         ": processes %" PRIu32 " and %" PRIu32,
+                         rank, hello->rank, hello->local_rank, pid, guest->pid);
     }
     return HSDP_OK;
 }
 
-static int32_t hello_check(struct meeting *meeting, const struct guest *guest,
-                           const struct wire_hello *hello, struct hsdp_error *reterr)
+/* A survivor of an earlier attempt, or one of another run, is none of us: it alone hears it. */
+static bool is_survivor(struct meeting *meeting, struct guest *guest,
+                        const struct wire_hello *hello)
 {
-    const struct guest *earlier;
+    struct wire_message message = {.kind = WIRE_FAILED, .rank = meeting->own.rank};
 
-    if (hello->protocol != WIRE_PROTOCOL || hello->abi_major != HSDP_ABI_MAJOR) {
-        return error_set(reterr, HSDP_ERR_MISMATCH,
-                         "connect: rank 0 speaks protocol %u of ABI %u, rank %" PRIu32
-                         " protocol %" PRIu32 " of ABI %" PRIu32,
-                         WIRE_PROTOCOL, HSDP_ABI_MAJOR, hello->rank, hello->protocol,
-                         hello->abi_major);
+    if (launch_identity_check(&meeting->own.run, &hello->run, hello->rank, &message.error) ==
+        HSDP_OK) {
+        return false;
     }
-    if (hello->world_ranks != meeting->own.world_ranks) {
-        return error_set(reterr, HSDP_ERR_MISMATCH,
-                         "connect: the world has %" PRIu32 " ranks on rank 0, %" PRIu32
-                         " on rank %" PRIu32,
-                         meeting->own.world_ranks, hello->world_ranks, hello->rank);
-    }
-    earlier = guest_of(meeting, hello->rank);
-    if (hello->rank == 0 || hello->rank >= hello->world_ranks || earlier != NULL) {
-        return error_set(reterr, HSDP_ERR_MISMATCH,
-                         "connect: rank %" PRIu32 " came twice: processes %" PRIu32 " and %" PRIu32,
-                         hello->rank, earlier == NULL ? (uint32_t)getpid() : earlier->pid,
-                         guest->pid);
-    }
-    return settings_compare(meeting, hello, reterr);
+    error_where(&message.error, "connect", NULL, NULL);
+    wire_send_message(guest->fd, &message, -1);
+    return true;
 }
 
 /* A hello of ours, whatever it says: it is counted, and compared. */
 static void guest_know(struct meeting *meeting, struct guest *guest, const struct wire_hello *hello)
 {
-    struct wire_message message = {.kind = WIRE_ARRIVED};
+    struct wire_message message = {.kind = WIRE_HEARD};
     struct hsdp_error err;
 
     guest->is_known = true;
     guest->rank = hello->rank;
+    guest->local_rank = hello->local_rank;
     meeting->n_known++;
     if (hello_check(meeting, guest, hello, &err) == HSDP_OK) {
         guest->is_good = true;
-        meeting->arrived |= UINT64_C(1) << hello->rank;
+        meeting->arrived |= UINT64_C(1) << hello->local_rank;
+        nodes_arrived(meeting->nodes, guest->rank, guest->pid);
     } else {
         misfit_note(meeting, &err);
     }
-    message.arrived = meeting->arrived;
-    guests_tell(meeting, &message, -1);
+    wire_send_message(guest->fd, &message, -1);
 }
 
 static void guests_accept(struct meeting *meeting)
@@ -187,15 +207,13 @@ static void guests_accept(struct meeting *meeting)
 
 /* -------------------------------------------------------------------------- what they say */
 
-static int32_t loss_set(struct meeting *meeting, const struct guest *guest,
-                        struct hsdp_error *reterr)
+static int32_t loss_set(const struct guest *guest, struct hsdp_error *reterr)
 {
     int32_t status = error_set(
         reterr, HSDP_ERR_PEER_LOST,
         "connect: peer lost: rank %" PRIu32 " died before all ranks had come", guest->rank);
 
-    (void)meeting;
-    error_missing(reterr, UINT64_C(1) << guest->rank);
+    error_missing_one(reterr, guest->rank);
     return status;
 }
 
@@ -211,12 +229,16 @@ static int32_t known_read(struct meeting *meeting, struct guest *guest, struct h
     if (received == WIRE_NOTHING) {
         return HSDP_OK;
     }
+    if (received == WIRE_RECEIVED && message.kind == WIRE_EXPIRED) {
+        meeting->deadline_ns = clock_now_ns(); /* the earliest counts for all */
+        return HSDP_OK;
+    }
     if (received == WIRE_RECEIVED && message.kind == WIRE_FAILED && message.error.status < 0) {
         meeting->reporter = guest->rank;
         *reterr = message.error;
         return reterr->status;
     }
-    return guest->is_good ? loss_set(meeting, guest, reterr) : HSDP_PENDING; /* PENDING: drop it */
+    return guest->is_good ? loss_set(guest, reterr) : HSDP_PENDING; /* PENDING: drop it */
 }
 
 /* HSDP_PENDING: the guest is to be dropped. */
@@ -236,7 +258,8 @@ static int32_t guest_read(struct meeting *meeting, struct guest *guest, struct h
     if (received == WIRE_NOTHING) {
         return HSDP_OK;
     }
-    if (received != WIRE_RECEIVED || hello.magic != WIRE_MAGIC) {
+    if (received != WIRE_RECEIVED || hello.magic != WIRE_MAGIC ||
+        is_survivor(meeting, guest, &hello)) {
         return HSDP_PENDING;
     }
     guest_know(meeting, guest, &hello);
@@ -247,12 +270,13 @@ static int32_t guest_read(struct meeting *meeting, struct guest *guest, struct h
 
 static uint32_t polls_fill(struct meeting *meeting)
 {
-    uint32_t n = 0;
+    uint32_t n = POLL_GUESTS;
 
-    meeting->polls[n++] =
+    meeting->polls[POLL_ABORT] =
         (struct pollfd){.fd = atomic_load(&meeting->job->abort_fd), .events = POLLIN};
-    meeting->polls[n++] = (struct pollfd){
+    meeting->polls[POLL_LISTENER] = (struct pollfd){
         .fd = meeting->n_guests < MAX_GUESTS ? meeting->listener : -1, .events = POLLIN};
+    meeting->polls[POLL_NODES] = (struct pollfd){.fd = nodes_fd(meeting->nodes), .events = POLLIN};
     for (uint32_t i = 0; i < meeting->n_guests; i++) {
         const struct guest *guest = &meeting->guests[i];
 
@@ -269,13 +293,13 @@ static int32_t guests_serve(struct meeting *meeting, struct hsdp_error *reterr)
 
     for (uint32_t i = meeting->n_guests; i-- > 0;) { /* backwards: dropping moves the last here */
         struct guest *guest = &meeting->guests[i];
-        const struct pollfd *polls = &meeting->polls[2 + 2 * i];
+        const struct pollfd *polls = &meeting->polls[POLL_GUESTS + 2 * i];
         int32_t status = HSDP_OK;
 
         if (polls[0].revents != 0) {
             status = guest_read(meeting, guest, reterr);
         } else if (polls[1].revents != 0) {
-            status = loss_set(meeting, guest, reterr);
+            status = loss_set(guest, reterr);
         }
         if (status < 0) {
             return status;
@@ -290,31 +314,32 @@ static int32_t guests_serve(struct meeting *meeting, struct hsdp_error *reterr)
 static int32_t deadline_check(struct meeting *meeting, struct hsdp_error *reterr)
 {
     uint64_t now_ns = clock_now_ns();
-    uint64_t missing = all_ranks(meeting) & ~meeting->arrived;
     bool is_late = now_ns >= meeting->deadline_ns;
-    char ranks[256];
 
     if (meeting->misfit.status != HSDP_OK && (is_late || now_ns >= meeting->linger_ns ||
-                                              meeting->n_known + 1 >= meeting->own.world_ranks)) {
+                                              meeting->n_known + 1 >= meeting->own.local_ranks)) {
         *reterr = meeting->misfit;
         return reterr->status;
     }
-    if (!is_late) {
-        return HSDP_OK;
+    if (is_late) {
+        nodes_expire(meeting->nodes);
     }
-    ranks_text(missing, ranks, sizeof(ranks));
-    error_set(reterr, HSDP_ERR_TIMEOUT, "connect: timeout after %s s: no sign of %s",
-              settings_text(&meeting->job->settings, "init_timeout_seconds"), ranks);
-    error_missing(reterr, missing);
-    return reterr->status;
+    return HSDP_OK;
 }
 
-/* Waits until something happens, and sees to it. */
+static uint64_t step_until_ns(const struct meeting *meeting)
+{
+    uint64_t wake_ns = nodes_wake_ns(meeting->nodes);
+    uint64_t until_ns =
+        meeting->deadline_ns < meeting->linger_ns ? meeting->deadline_ns : meeting->linger_ns;
+
+    return until_ns < wake_ns ? until_ns : wake_ns;
+}
+
+/* Waits until something happens, and sees to it; HSDP_PENDING while ranks are missing. */
 static int32_t meeting_step(struct meeting *meeting, struct hsdp_error *reterr)
 {
     const struct failure *first = failure_first(meeting->job);
-    uint64_t until_ns =
-        meeting->deadline_ns < meeting->linger_ns ? meeting->deadline_ns : meeting->linger_ns;
     int32_t status;
     uint32_t n;
 
@@ -323,26 +348,31 @@ static int32_t meeting_step(struct meeting *meeting, struct hsdp_error *reterr)
         return reterr->status;
     }
     status = deadline_check(meeting, reterr);
-    if (status != HSDP_OK) {
+    if (status == HSDP_OK) {
+        status = nodes_meet(meeting->nodes, &meeting->reporter, reterr);
+    }
+    if (status < 0 || (status == HSDP_OK && meeting->arrived == all_locals(meeting) &&
+                       meeting->misfit.status == HSDP_OK)) {
         return status;
     }
     n = polls_fill(meeting);
-    if (poll(meeting->polls, n, clock_left_ms(until_ns, 500)) < 0 && errno != EINTR) {
+    if (poll(meeting->polls, n, clock_left_ms(step_until_ns(meeting), 100)) < 0 && errno != EINTR) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "connect: poll: %s", strerror(errno));
     }
     status = guests_serve(meeting, reterr);
-    if (status == HSDP_OK && meeting->polls[1].revents != 0) {
+    if (status == HSDP_OK && meeting->polls[POLL_LISTENER].revents != 0) {
         guests_accept(meeting);
     }
-    return status;
+    return status == HSDP_OK ? HSDP_PENDING : status;
 }
 
 /* ------------------------------------------------------------------------- begin and end */
 
 static int32_t meeting_listen(struct meeting *meeting, struct hsdp_error *reterr)
 {
+    const struct hsdp_job *job = meeting->job;
     struct sockaddr_un address;
-    socklen_t n_bytes = wire_address(meeting->job->identity, meeting->job->name, &address);
+    socklen_t n_bytes = wire_address(job->identity, job->name, &address);
 
     meeting->listener = wire_socket();
     if (meeting->listener < 0) {
@@ -351,19 +381,54 @@ static int32_t meeting_listen(struct meeting *meeting, struct hsdp_error *reterr
     if (bind(meeting->listener, (struct sockaddr *)&address, n_bytes) != 0) {
         if (errno == EADDRINUSE) {
             return error_set(reterr, HSDP_ERR_ADDRESS_IN_USE,
-                             "connect: another process is rank 0 of this run already: it listens "
-                             "at \"%s\" for job \"%s\"",
-                             address.sun_path + 1, meeting->job->name);
+                             "connect: another process is rank %" PRIu32
+                             " of this run already: it listens at \"%s\" for job \"%s\"",
+                             job->launch.rank, address.sun_path + 1, job->name);
         }
         return error_set(reterr, HSDP_ERR_UNAVAILABLE,
-                         "connect: rank 0 cannot listen at \"%s\" for job \"%s\": %s",
-                         address.sun_path + 1, meeting->job->name, strerror(errno));
+                         "connect: rank %" PRIu32 " cannot listen at \"%s\" for job \"%s\": %s",
+                         job->launch.rank, address.sun_path + 1, job->name, strerror(errno));
     }
     if (listen(meeting->listener, BACKLOG) != 0) {
         return error_set(reterr, HSDP_ERR_UNAVAILABLE, "connect: listen: %s", strerror(errno));
     }
     meeting->is_listening = true;
     return HSDP_OK;
+}
+
+static int by_rank(const void *left, const void *right)
+{
+    const struct guest *a = left;
+    const struct guest *b = right;
+
+    /* who is good first, by rank */
+    if (a->is_good != b->is_good) {
+        return a->is_good ? -1 : 1;
+    }
+    return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+/* The ranks of this node, counted by their world ranks. */
+static void control_fill(struct meeting *meeting, struct control *control)
+{
+    struct hsdp_job *job = meeting->job;
+    uint32_t index = 0;
+    bool is_placed = false;
+
+    qsort(meeting->guests, meeting->n_guests, sizeof(meeting->guests[0]), by_rank);
+    for (uint32_t i = 0; index < control->n_ranks;) {
+        bool is_guest = i < meeting->n_guests && meeting->guests[i].is_good;
+
+        if (!is_placed && (!is_guest || meeting->guests[i].rank > job->launch.rank)) {
+            control->ranks[index].pid = (uint32_t)getpid();
+            control->ranks[index++].rank = job->launch.rank;
+            is_placed = true;
+            continue;
+        }
+        control->ranks[index].pid = meeting->guests[i].pid;
+        control->ranks[index].rank = meeting->guests[i].rank;
+        job->connections[index++] = meeting->guests[i++].fd;
+    }
 }
 
 /* All have come: each gets the control block, and its connection is kept. */
@@ -382,16 +447,7 @@ static int32_t meeting_welcome(struct meeting *meeting, struct hsdp_error *reter
     }
     status = control_map(fd, &size, &control, reterr);
     if (status == HSDP_OK) {
-        control->ranks[0].pid = (uint32_t)getpid();
-        for (uint32_t i = 0; i < meeting->n_guests; i++) {
-            struct guest *guest = &meeting->guests[i];
-
-            if (guest->is_good) {
-                control->ranks[guest->rank].pid = guest->pid;
-                control->ranks[guest->rank].rank = guest->rank;
-                job->connections[guest->rank] = guest->fd;
-            }
-        }
+        control_fill(meeting, control);
         atomic_store(&job->control, control);
         guests_tell(meeting, &message, fd);
         for (uint32_t i = 0; i < meeting->n_guests; i++) {
@@ -411,20 +467,20 @@ static void guests_drop(struct meeting *meeting, bool is_known)
     }
 }
 
-/* Tells those who come a moment later, who would look for a rank 0 that has gone. */
+/* Tells those who come a moment later, who would look for a leader that has gone. */
 static void late_tell(struct meeting *meeting, struct wire_message *message)
 {
     uint64_t until_ns = clock_deadline_ns(LATE_MS);
     struct hsdp_error err;
     uint32_t n;
 
-    while (meeting->n_known + 1 < meeting->own.world_ranks && clock_now_ns() < until_ns) {
+    while (meeting->n_known + 1 < meeting->own.local_ranks && clock_now_ns() < until_ns) {
         n = polls_fill(meeting);
-        poll(&meeting->polls[1], n - 1, clock_left_ms(until_ns, LATE_MS));
+        poll(&meeting->polls[POLL_LISTENER], n - POLL_LISTENER, clock_left_ms(until_ns, LATE_MS));
         guests_serve(meeting, &err);
         guests_tell(meeting, message, -1);
         guests_drop(meeting, true);
-        if (meeting->polls[1].revents != 0) {
+        if (meeting->polls[POLL_LISTENER].revents != 0) {
             guests_accept(meeting);
         }
     }
@@ -438,13 +494,40 @@ static void meeting_fail(struct meeting *meeting, const struct hsdp_error *err)
     message.error = *err;
     guests_tell(meeting, &message, -1);
     guests_drop(meeting, true);
+    if (meeting->nodes != NULL) {
+        nodes_fail(meeting->nodes, meeting->reporter, err, FAREWELL_MS);
+    }
     if (meeting->is_listening && err->status != HSDP_ERR_TIMEOUT &&
         err->status != HSDP_ERR_ABORTED) {
         late_tell(meeting, &message);
     }
 }
 
-int32_t rendezvous_root(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
+/* The meeting point of this node, and the way to the others. */
+static int32_t meeting_open(struct meeting *meeting, struct hsdp_error *reterr)
+{
+    struct hsdp_job *job = meeting->job;
+    bool is_root = job->launch.rank == 0;
+    int32_t status = is_root ? rendezvous_identify(job, reterr)
+                             : rendezvous_ask_until(job, meeting->deadline_ns, reterr);
+
+    if (status == HSDP_OK) {
+        status = meeting_listen(meeting, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = nodes_open(job, &meeting->nodes, reterr);
+    }
+    if (status == HSDP_OK && is_root) {
+        job->point.port = job->launch.is_one_host ? 0 : nodes_port(meeting->nodes);
+        status = rendezvous_publish(job, reterr);
+    }
+    if (status == HSDP_OK) {
+        nodes_arrived(meeting->nodes, job->launch.rank, (uint32_t)getpid());
+    }
+    return status;
+}
+
+int32_t rendezvous_leader(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
 {
     struct meeting *meeting = calloc(1, sizeof(*meeting));
     int32_t status;
@@ -458,16 +541,13 @@ int32_t rendezvous_root(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_
     meeting->linger_ns = UINT64_MAX;
     meeting->arrived = 1;
     meeting->listener = -1;
+    meeting->reporter = job->launch.rank;
     rendezvous_hello(job, &meeting->own);
-    status = rendezvous_identify(job, reterr);
+    status = meeting_open(meeting, reterr);
     if (status == HSDP_OK) {
-        status = meeting_listen(meeting, reterr);
+        status = HSDP_PENDING;
     }
-    if (status == HSDP_OK) {
-        status = rendezvous_publish(job, reterr);
-    }
-    while (status == HSDP_OK &&
-           (meeting->arrived != all_ranks(meeting) || meeting->misfit.status != HSDP_OK)) {
+    while (status == HSDP_PENDING) {
         status = meeting_step(meeting, reterr);
     }
     if (status == HSDP_OK) {
@@ -476,12 +556,16 @@ int32_t rendezvous_root(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_
     if (status != HSDP_OK) {
         status = rendezvous_end(job, meeting->reporter, reterr);
         meeting_fail(meeting, reterr);
+    } else if (!job->launch.is_one_host) {
+        job->nodes = meeting->nodes;
+        meeting->nodes = NULL; /* handed over */
     }
     guests_drop(meeting, false);
     guests_drop(meeting, true);
     if (meeting->listener >= 0) {
         close(meeting->listener);
     }
+    nodes_close(meeting->nodes);
     free(meeting);
     return status;
 }

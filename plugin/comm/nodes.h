@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes: how the leader of a node meets the leaders of the others, and speaks to them afterwards.
+ */
+#ifndef COMM_NODES_H
+#define COMM_NODES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "comm/job_internal.h"
+
+/*
+ * Rank 0, the root, holds a hub; every other leader an uplink to it: so the root sees nodes, not
+ * ranks. While ranks meet, the thread that is inside of connect serves it; from nodes_relay on the
+ * watchdog does, and carries between the nodes
+ *
+ *   - boards of exchanges: from each leader to the root when all ranks of its node have come, and
+ *     back to all when all nodes have;
+ *   - failures: to the root, and from it to all;
+ *   - verdicts: who expires asks the root, which asks the leaders of who is missing what they do.
+ *
+ * A job on one host has the root's side only, and only while its ranks meet: its port is held, and
+ * who comes to it by mistake hears why.
+ */
+struct nodes;
+
+/**
+ * The root listens, another leader begins to look for it (with the host's store: job->point is
+ * read already).
+ *
+ * Errors: HSDP_ERR_ADDRESS_IN_USE, and others of hub_open, uplink_open and token_read.
+ */
+int32_t nodes_open(struct hsdp_job *job, struct nodes **ret, struct hsdp_error *reterr);
+
+/** Closes at once. NULL: none. */
+void nodes_close(struct nodes *nodes);
+/** In a child after fork: peers notice nothing. */
+void nodes_close_in_child(struct nodes *nodes);
+
+uint16_t nodes_port(const struct nodes *nodes); /* the root's; 0 = none */
+int nodes_fd(const struct nodes *nodes);        /* readable when nodes_serve has something to do */
+uint64_t nodes_wake_ns(const struct nodes *nodes);
+
+/* ---------------------------------------------------------------------------------- meeting */
+
+/** A rank of this node has come. */
+void nodes_arrived(struct nodes *nodes, uint32_t rank, uint32_t pid);
+
+/**
+ * Does what is to be done. HSDP_PENDING while ranks are missing, HSDP_OK when the whole world has
+ * come, else what it failed with, as told by *ret_reporter.
+ */
+int32_t nodes_meet(struct nodes *nodes, uint32_t *ret_reporter, struct hsdp_error *reterr);
+
+/** The deadline of a rank of this node has passed: nodes_meet soon says who is missing. */
+void nodes_expire(struct nodes *nodes);
+
+/** Tells the other nodes how it failed, as far as they listen, within ms. */
+void nodes_fail(struct nodes *nodes, uint32_t reporter, const struct hsdp_error *err, uint32_t ms);
+
+/* -------------------------------------------------------------------------------- afterwards */
+
+/** All have met, and the control block is there. The calls below are the watchdog's. */
+void nodes_relay(struct nodes *nodes);
+
+/** Does what is to be done; returns when it wants to be called again at the latest. */
+uint64_t nodes_serve(struct nodes *nodes);
+
+/** Says farewell to the other nodes, within ms: the job is being destroyed. */
+void nodes_end(struct nodes *nodes, uint32_t ms);
+
+#endif /* COMM_NODES_H */
