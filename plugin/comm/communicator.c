@@ -354,6 +354,10 @@ int32_t group_connect(struct hsdp_job *job, struct hsdp_error *reterr)
     if (!job_is_connected(job)) {
         return error_set(reterr, HSDP_ERR_STATE, OPERATION ": needs a connected job");
     }
+    status = job_check_host(job, OPERATION, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
     status = communicators_make(job, &first, reterr);
     if (status != HSDP_OK) {
         if (first != NULL) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/job_internal.h"
+#include "comm/nodes.h"
 #include "comm/probe.h"
 
 /*
@@ -85,6 +86,9 @@ static int32_t mailboxes_await(struct hsdp_job *job, const struct mailbox *mine,
     }
     job_signal(job, &control->ranks[job->node_index].n_exchanges, job->n_exchanges, ranks,
                control->n_ranks);
+    if (control->n_ranks < control->world_ranks) {
+        nodes_kick(job);
+    }
     probe_expect(job->probe, entries, control->n_ranks);
     status = job_wait(job, &wait, reterr);
     job_record_end(job, wait.record, status);

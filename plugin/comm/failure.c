@@ -195,36 +195,39 @@ int32_t job_status(const struct hsdp_job *job, struct hsdp_error *reterr)
     return first->error.status;
 }
 
-void error_missing(struct hsdp_error *err, uint64_t rank_mask)
-{
-    err->n_missing_ranks = 0;
-    for (uint32_t rank = 0; rank < LAUNCH_MAX_RANKS; rank++) {
-        if ((rank_mask >> rank & 1u) == 0) {
-            continue;
-        }
-        if (err->n_missing_ranks < HSDP_ERROR_MAX_RANKS) {
-            err->missing_ranks[err->n_missing_ranks] = rank;
-        }
-        err->n_missing_ranks++;
-    }
-}
-
 void error_missing_one(struct hsdp_error *err, uint32_t rank)
 {
     err->n_missing_ranks = 1;
     err->missing_ranks[0] = rank;
 }
 
-void ranks_text(uint64_t rank_mask, char *ret_text, uint64_t max_bytes)
+void error_missing(const struct hsdp_job *job, struct hsdp_error *err, uint64_t mask)
 {
-    bool is_one = (rank_mask & (rank_mask - 1)) == 0;
+    const struct control *control = atomic_load(&job->control);
+
+    err->n_missing_ranks = 0;
+    for (uint32_t i = 0; i < control->n_ranks; i++) {
+        if ((mask >> i & 1u) == 0) {
+            continue;
+        }
+        if (err->n_missing_ranks < HSDP_ERROR_MAX_RANKS) {
+            err->missing_ranks[err->n_missing_ranks] = control->ranks[i].rank;
+        }
+        err->n_missing_ranks++;
+    }
+}
+
+void ranks_text(const struct hsdp_job *job, uint64_t mask, char *ret_text, uint64_t max_bytes)
+{
+    const struct control *control = atomic_load(&job->control);
+    bool is_one = (mask & (mask - 1)) == 0;
     const char *before = " ";
     uint64_t n_bytes = (uint64_t)snprintf(ret_text, max_bytes, is_one ? "rank" : "ranks");
 
-    for (uint32_t rank = 0; rank < LAUNCH_MAX_RANKS && n_bytes + 16 < max_bytes; rank++) {
-        if ((rank_mask >> rank & 1u) != 0) {
+    for (uint32_t i = 0; i < control->n_ranks && n_bytes + 16 < max_bytes; i++) {
+        if ((mask >> i & 1u) != 0) {
             n_bytes += (uint64_t)snprintf(ret_text + n_bytes, max_bytes - n_bytes, "%s%" PRIu32,
-                                          before, rank);
+                                          before, control->ranks[i].rank);
             before = ", ";
         }
     }

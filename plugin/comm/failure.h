@@ -48,10 +48,12 @@ int32_t failure_refuse(struct hsdp_job *job, struct hsdp_error *reterr);
 /** After the control block appeared: what was reported before goes to all. */
 void failure_share(struct hsdp_job *job);
 
+/* Masks are of the ranks of this node, by node index; errors and sentences have world ranks. */
+
 /** Fills the missing ranks of an error. */
-void error_missing(struct hsdp_error *err, uint64_t rank_mask);
+void error_missing(const struct hsdp_job *job, struct hsdp_error *err, uint64_t mask);
 void error_missing_one(struct hsdp_error *err, uint32_t rank);
 /** Writes "rank 1", "ranks 1, 3". */
-void ranks_text(uint64_t rank_mask, char *ret_text, uint64_t max_bytes);
+void ranks_text(const struct hsdp_job *job, uint64_t mask, char *ret_text, uint64_t max_bytes);
 
 #endif /* COMM_FAILURE_H */

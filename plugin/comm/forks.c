@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/job_internal.h"
+#include "comm/nodes.h"
 
 /*
  * The one state outside of objects: a child has to find the jobs of its parent. The handlers go
@@ -27,6 +28,7 @@ static void descriptor_close(int *fd)
 
 static void descriptors_close(struct hsdp_job *job)
 {
+    descriptor_close(&job->leader_bell);
     for (uint32_t rank = 0; rank < LAUNCH_MAX_RANKS; rank++) {
         descriptor_close(&job->connections[rank]);
         if (job->pidfds[rank] >= 0) {
@@ -42,13 +44,20 @@ static void abort_fd_close(struct hsdp_job *job)
     descriptor_close(&fd);
 }
 
+/* Nobody is in the middle of serving a connection to another node then. */
 static void fork_prepare(void)
 {
     pthread_mutex_lock(&forks_lock);
+    for (struct hsdp_job *job = first_job; job != NULL; job = job->next_job) {
+        nodes_lock(job->nodes);
+    }
 }
 
 static void fork_parent(void)
 {
+    for (struct hsdp_job *job = first_job; job != NULL; job = job->next_job) {
+        nodes_unlock(job->nodes);
+    }
     pthread_mutex_unlock(&forks_lock);
 }
 
@@ -58,7 +67,17 @@ static void fork_child(void)
     for (struct hsdp_job *job = first_job; job != NULL; job = job->next_job) {
         descriptors_close(job);
         abort_fd_close(job);
+        nodes_unlock(job->nodes);
+        nodes_close_in_child(job->nodes);
+        job->nodes = NULL;
     }
+    pthread_mutex_unlock(&forks_lock);
+}
+
+void forks_set_nodes(struct hsdp_job *job, struct nodes *nodes)
+{
+    pthread_mutex_lock(&forks_lock);
+    job->nodes = nodes;
     pthread_mutex_unlock(&forks_lock);
 }
 

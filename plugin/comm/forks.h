@@ -7,6 +7,8 @@
 
 #include "hsdp/job.h"
 
+struct nodes; /* comm/nodes.h */
+
 /*
  * A child of a rank that lives on after it would hold its connections, so that nobody saw them end.
  * So what a job has open is closed in every child (calls there answer "forked" anyway). Programs
@@ -21,5 +23,8 @@ void forks_close(struct hsdp_job *job);
 
 /** The same for good. Also one that was never added, and in a child. */
 void forks_remove(struct hsdp_job *job);
+
+/** Sets job->nodes, which a child closes on its side. */
+void forks_set_nodes(struct hsdp_job *job, struct nodes *nodes);
 
 #endif /* COMM_FORKS_H */

@@ -17,6 +17,7 @@
 #include "comm/forks.h"
 #include "comm/group_internal.h"
 #include "comm/job_internal.h"
+#include "comm/nodes.h"
 #include "comm/process.h"
 #include "comm/rendezvous.h"
 #include "comm/watchdog.h"
@@ -125,6 +126,7 @@ static void fields_init(struct hsdp_job *job, const struct hsdp_job_spec *spec)
     job->host.user = spec->user;
     job->failed_ticket = UINT64_MAX;
     atomic_init(&job->n_refs, 1);
+    job->leader_bell = -1;
     atomic_init(&job->abort_fd, -1);
     job->position = &job->own_position;
     for (uint32_t rank = 0; rank < LAUNCH_MAX_RANKS; rank++) {
@@ -226,6 +228,7 @@ void job_destroy(struct hsdp_job *job)
     }
     work_fail_all(job, HSDP_ERR_ABORTED);
     atomic_store(&job->state, JOB_DESTROYED);
+    nodes_stop(job);
     watchdog_stop(job);
     job_unref(job);
 }
@@ -317,11 +320,12 @@ static int32_t peers_watch(struct hsdp_job *job, struct hsdp_error *reterr)
     if (control->ranks[job->node_index].pid != (uint32_t)getpid()) {
         return error_set(reterr, HSDP_ERR_UNAVAILABLE,
                          "connect: process %ld is number %" PRIu32
-                         " to rank 0: ranks live in different process namespaces",
+                         " to the leader of its node: ranks live in different process "
+                         "namespaces",
                          (long)getpid(), control->ranks[job->node_index].pid);
     }
-    for (uint32_t rank = 0; rank < job->launch.world_ranks; rank++) {
-        if (rank == job->launch.rank) {
+    for (uint32_t rank = 0; rank < control->n_ranks; rank++) {
+        if (rank == job->node_index) {
             continue;
         }
         job->pidfds[rank] = process_open(control->ranks[rank].pid);
@@ -346,7 +350,7 @@ static void node_index_find(struct hsdp_job *job)
 
 struct control_size job_control_size(const struct hsdp_job *job)
 {
-    struct control_size size = {.n_ranks = job->launch.world_ranks,
+    struct control_size size = {.n_ranks = job->launch.local_ranks,
                                 .world_ranks = job->launch.world_ranks};
 
     size.n_records = (uint64_t)settings_integer(&job->settings, "flight_records");
@@ -382,13 +386,13 @@ static int32_t ranks_meet(struct hsdp_job *job, uint64_t start_ns, uint64_t dead
     }
     node_index_find(job);
     recorder_open(job, start_ns);
-    if (job->nodes != NULL) {
-        nodes_relay(job->nodes);
-    }
     failure_share(job); /* an abort during the last moments of the meeting */
     status = peers_watch(job, reterr);
     if (status == HSDP_OK) {
         status = watchdog_start(job, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = nodes_start(job, reterr);
     }
     /* Twice: what a rank has opened before the first is right if its peer comes to the second. */
     for (int round = 0; round < 2; round++) {
@@ -405,7 +409,7 @@ static void processors_count(struct hsdp_job *job)
     if (sched_getaffinity(0, sizeof(set), &set) == 0) {
         n_processors = CPU_COUNT(&set);
     }
-    job->is_crowded = job->launch.world_ranks > (uint32_t)n_processors;
+    job->is_crowded = job->launch.local_ranks > (uint32_t)n_processors;
     job->spin_tries = job->is_crowded ? SPIN_TRIES_CROWDED : SPIN_TRIES;
 }
 
@@ -435,6 +439,7 @@ int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
     }
     job_record_end(job, job->connecting, status);
     if (status != HSDP_OK) {
+        nodes_stop(job);
         watchdog_stop(job);
         forks_close(job);
         return status;
@@ -523,6 +528,17 @@ struct probe *job_probe(const struct hsdp_job *job)
 bool job_is_connected(const struct hsdp_job *job)
 {
     return atomic_load(&job->state) == JOB_CONNECTED;
+}
+
+int32_t job_check_host(const struct hsdp_job *job, const char *operation, struct hsdp_error *reterr)
+{
+    if (!job->launch.is_one_host) {
+        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
+                         "%s: %" PRIu32 " of %" PRIu32
+                         " ranks are on this host; backend shm moves data within one host",
+                         operation, job->launch.local_ranks, job->launch.world_ranks);
+    }
+    return HSDP_OK;
 }
 
 uint64_t job_timeout_ms(const struct hsdp_job *job)

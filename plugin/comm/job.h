@@ -76,6 +76,10 @@ uint32_t job_world_ranks(const struct hsdp_job *job);
 bool job_is_connected(const struct hsdp_job *job);
 struct probe *job_probe(const struct hsdp_job *job); /* comm/probe.h; NULL outside of tests */
 uint64_t job_timeout_ms(const struct hsdp_job *job); /* of an operation, now */
+/** HSDP_ERR_UNSUPPORTED, on all ranks alike, where what moves data would have to leave this host.
+ */
+int32_t job_check_host(const struct hsdp_job *job, const char *operation,
+                       struct hsdp_error *reterr);
 /** Where that comes from: "derived from nccl_timeout_seconds", "phase compile". Only for reporters,
  * which are called under the job's lock. */
 void job_timeout_source(const struct hsdp_job *job, char *ret_text, uint64_t max_bytes);

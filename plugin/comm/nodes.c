@@ -11,11 +11,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/forks.h"
 #include "comm/nodes_internal.h"
 #include "comm/rendezvous.h"
+#include "comm/verdict.h"
+#include "comm/watchdog.h"
 #include "net/token.h"
 
-#define LOOK_NS UINT64_C(50000000) /* what nobody tells the watchdog is looked at so often */
+#define LOOK_NS     UINT64_C(50000000) /* what nobody tells the watchdog is looked at so often */
+#define FAREWELL_MS 500u               /* a peer may take to read it */
 
 /* ----------------------------------------------------------------------------- open, close */
 
@@ -39,6 +43,7 @@ int32_t nodes_open(struct hsdp_job *job, struct nodes **ret, struct hsdp_error *
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "connect: no memory for %zu bytes",
                          sizeof(*nodes));
     }
+    pthread_mutex_init(&nodes->lock, NULL);
     nodes->job = job;
     nodes->is_root = job->launch.rank == 0;
     nodes->status = HSDP_PENDING;
@@ -59,9 +64,24 @@ int32_t nodes_open(struct hsdp_job *job, struct nodes **ret, struct hsdp_error *
     return HSDP_OK;
 }
 
+void nodes_lock(struct nodes *nodes)
+{
+    if (nodes != NULL) {
+        pthread_mutex_lock(&nodes->lock);
+    }
+}
+
+void nodes_unlock(struct nodes *nodes)
+{
+    if (nodes != NULL) {
+        pthread_mutex_unlock(&nodes->lock);
+    }
+}
+
 static void nodes_free(struct nodes *nodes)
 {
     root_fini(nodes);
+    pthread_mutex_destroy(&nodes->lock);
     free(nodes);
 }
 
@@ -140,13 +160,17 @@ static void flush_within(struct nodes *nodes, uint32_t ms)
 {
     uint64_t until_ns = clock_deadline_ns(ms);
 
-    wires_serve(nodes);
-    while (!is_flushed(nodes) && clock_now_ns() < until_ns) {
+    do {
         struct pollfd wire = {.fd = nodes_fd(nodes), .events = POLLIN};
 
-        poll(&wire, 1, clock_left_ms(until_ns, 20));
+        nodes_lock(nodes);
         wires_serve(nodes);
-    }
+        nodes_unlock(nodes);
+        if (is_flushed(nodes)) {
+            return;
+        }
+        poll(&wire, 1, clock_left_ms(until_ns, 20));
+    } while (clock_now_ns() < until_ns);
 }
 
 /* ---------------------------------------------------------------------------------- meeting */
@@ -177,7 +201,9 @@ void nodes_arrived(struct nodes *nodes, uint32_t rank, uint32_t pid)
 
 int32_t nodes_meet(struct nodes *nodes, uint32_t *ret_reporter, struct hsdp_error *reterr)
 {
+    nodes_lock(nodes);
     wires_serve(nodes);
+    nodes_unlock(nodes);
     if (nodes->is_root) {
         root_step(nodes);
     } else {
@@ -227,21 +253,44 @@ void nodes_raise(struct nodes *nodes, uint32_t reporter, const struct hsdp_error
     struct hsdp_error own = *err;
 
     if (!nodes->is_closing) {
-        failure_raise_for(nodes->job, reporter, &own);
+        failure_record(nodes->job, reporter, &own);
     }
 }
 
-uint32_t node_absent(const struct nodes *nodes, uint64_t exchange, uint32_t *ret_indices)
+uint64_t node_absent(const struct nodes *nodes, uint64_t exchange)
 {
     struct control *control = atomic_load(&nodes->job->control);
-    uint32_t n = 0;
+    uint64_t absent = 0;
 
     for (uint32_t i = 0; i < control->n_ranks; i++) {
-        if (atomic_load(&control->ranks[i].n_exchanges) < exchange) {
-            ret_indices[n++] = i;
+        bool has_come = atomic_load(&control->ranks[i].n_exchanges) >= exchange;
+
+        absent |= (uint64_t)!has_come << i;
+    }
+    return absent;
+}
+
+void positions_fill(const struct nodes *nodes, uint64_t exchange, struct nodes_positions *ret)
+{
+    const struct control *control = atomic_load(&nodes->job->control);
+    uint64_t absent = node_absent(nodes, exchange);
+
+    memset(ret, 0, sizeof(*ret));
+    if (absent == 0) {
+        return;
+    }
+    if (absent == UINT64_C(1) << nodes->job->node_index) { /* its own position is known best */
+        snprintf(ret->text, sizeof(ret->text), "rank %" PRIu32 ", which", nodes->job->launch.rank);
+        verdict_last(nodes->job, nodes->job->node_index, ret->text + strlen(ret->text),
+                     sizeof(ret->text) - strlen(ret->text));
+    } else {
+        absent = verdict_missing(nodes->job, absent, ret->text, sizeof(ret->text));
+    }
+    for (uint32_t i = 0; i < control->n_ranks; i++) {
+        if ((absent >> i & 1u) != 0) {
+            ret->ranks[ret->n_ranks++] = control->ranks[i].rank;
         }
     }
-    return n;
 }
 
 bool node_question(struct nodes *nodes, struct nodes_expired *ret)
@@ -287,14 +336,6 @@ bool board_is_farewell(const struct nodes *nodes, uint64_t exchange)
     return true;
 }
 
-void nodes_relay(struct nodes *nodes)
-{
-    nodes->is_relaying = true;
-    if (nodes->status < 0) {
-        nodes_raise(nodes, nodes->reporter, &nodes->error);
-    }
-}
-
 /* Once the job has failed, all nodes hear it: the root tells it on. */
 static void failure_watch(struct nodes *nodes)
 {
@@ -305,11 +346,13 @@ static void failure_watch(struct nodes *nodes)
     }
 }
 
-uint64_t nodes_serve(struct nodes *nodes)
+static uint64_t relay_serve(void *user)
 {
+    struct nodes *nodes = user;
     uint64_t look_ns = clock_now_ns() + LOOK_NS;
     uint64_t wake_ns;
 
+    nodes_lock(nodes);
     wires_serve(nodes);
     if (nodes->is_root) {
         root_relay(nodes);
@@ -319,11 +362,46 @@ uint64_t nodes_serve(struct nodes *nodes)
     failure_watch(nodes);
     wires_serve(nodes); /* what was queued goes out now */
     wake_ns = nodes_wake_ns(nodes);
+    nodes_unlock(nodes);
     return wake_ns < look_ns ? wake_ns : look_ns;
 }
 
-void nodes_end(struct nodes *nodes, uint32_t ms)
+int32_t nodes_start(struct hsdp_job *job, struct hsdp_error *reterr)
 {
+    struct watchdog_guest guest = {.serve = relay_serve, .user = job->nodes};
+
+    if (job->nodes == NULL) {
+        return HSDP_OK;
+    }
+    guest.fd = nodes_fd(job->nodes);
+    job->nodes->is_relaying = true;
+    if (job->nodes->status < 0) { /* after the last rank had come */
+        nodes_raise(job->nodes, job->nodes->reporter, &job->nodes->error);
+    }
+    return watchdog_attach(job, &guest, reterr);
+}
+
+void nodes_kick(struct hsdp_job *job)
+{
+    uint64_t one = 1;
+    ssize_t n_written;
+
+    if (job->nodes != NULL) {
+        watchdog_wake(job);
+    } else if (job->leader_bell >= 0) {
+        n_written = write(job->leader_bell, &one, sizeof(one));
+        (void)n_written; /* full means: it is awake already */
+    }
+}
+
+void nodes_stop(struct hsdp_job *job)
+{
+    struct nodes *nodes = job->nodes;
+
+    if (nodes == NULL) {
+        return;
+    }
+    watchdog_detach(job);
     failure_watch(nodes);
     for (uint32_t i = 1; nodes->hub != NULL && i < nodes->n_nodes; i++) {
         hub_end(nodes->hub, nodes->nodes[i].peer);
@@ -331,5 +409,7 @@ void nodes_end(struct nodes *nodes, uint32_t ms)
     if (nodes->uplink != NULL) {
         uplink_end(nodes->uplink);
     }
-    flush_within(nodes, ms);
+    flush_within(nodes, FAREWELL_MS);
+    forks_set_nodes(job, NULL);
+    nodes_close(nodes);
 }

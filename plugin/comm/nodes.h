@@ -32,6 +32,10 @@ struct nodes;
  */
 int32_t nodes_open(struct hsdp_job *job, struct nodes **ret, struct hsdp_error *reterr);
 
+/** Around everything that a fork must not fall into; NULL is accepted. */
+void nodes_lock(struct nodes *nodes);
+void nodes_unlock(struct nodes *nodes);
+
 /** Closes at once. NULL: none. */
 void nodes_close(struct nodes *nodes);
 /** In a child after fork: peers notice nothing. */
@@ -60,13 +64,15 @@ void nodes_fail(struct nodes *nodes, uint32_t reporter, const struct hsdp_error 
 
 /* -------------------------------------------------------------------------------- afterwards */
 
-/** All have met, and the control block is there. The calls below are the watchdog's. */
-void nodes_relay(struct nodes *nodes);
+/* Of any rank; where it leads no node, or there is only one, they do nothing. */
 
-/** Does what is to be done; returns when it wants to be called again at the latest. */
-uint64_t nodes_serve(struct nodes *nodes);
+/** All have met, and the control block is there: the watchdog serves job->nodes from here on. */
+int32_t nodes_start(struct hsdp_job *job, struct hsdp_error *reterr);
 
-/** Says farewell to the other nodes, within ms: the job is being destroyed. */
-void nodes_end(struct nodes *nodes, uint32_t ms);
+/** Says farewell to the other nodes, closes, and sets job->nodes to NULL. */
+void nodes_stop(struct hsdp_job *job);
+
+/** Makes the relay of this node look: a mailbox has been filled, or a rank asks the root. */
+void nodes_kick(struct hsdp_job *job);
 
 #endif /* COMM_NODES_H */

@@ -31,11 +31,12 @@ struct verdict {
     uint64_t until_ns; /* by then it is given */
     struct nodes_expired cause;
     struct rank_set missing;
-    char texts[256]; /* "; rank 5 is stopped" */
+    char text[400]; /* "rank 5, which is stopped; rank 8, which has died" */
 };
 
 struct nodes {
     struct hsdp_job *job;
+    pthread_mutex_t lock;  /* held while connections are served */
     struct hub *hub;       /* the root's; NULL = there is no need of one */
     struct uplink *uplink; /* of other leaders */
     struct nodes_join own;
@@ -77,8 +78,10 @@ struct nodes {
 void nodes_fail_own(struct nodes *nodes, uint32_t reporter, const struct hsdp_error *err);
 /** Fails the job for what the relay has seen or heard. */
 void nodes_raise(struct nodes *nodes, uint32_t reporter, const struct hsdp_error *err);
-/** The ranks of this node, in order; returns how many have not come to an exchange. */
-uint32_t node_absent(const struct nodes *nodes, uint64_t exchange, uint32_t *ret_indices);
+/** Mask of the ranks of this node, by index, that have not come to an exchange. */
+uint64_t node_absent(const struct nodes *nodes, uint64_t exchange);
+/** What they are doing, or whom they wait for. */
+void positions_fill(const struct nodes *nodes, uint64_t exchange, struct nodes_positions *ret);
 /** What a rank of this node asks: whose fault is it that its exchange has expired? Once each. */
 bool node_question(struct nodes *nodes, struct nodes_expired *ret);
 void board_arrived(struct nodes *nodes, uint64_t exchange);

@@ -64,22 +64,15 @@ static void board_take(struct nodes *nodes, const uint8_t *bytes, uint64_t n_byt
 /* What the ranks of this node do that the others wait for. */
 static void positions_send(struct nodes *nodes, const uint8_t *bytes, uint64_t n_bytes)
 {
-    struct nodes_position positions[LAUNCH_MAX_RANKS];
-    uint32_t absent[LAUNCH_MAX_RANKS];
+    struct nodes_positions positions;
     struct nodes_expired probe;
-    uint32_t n;
 
     if (n_bytes != sizeof(probe)) {
         return;
     }
     memcpy(&probe, bytes, sizeof(probe));
-    n = node_absent(nodes, probe.exchange, absent);
-    memset(positions, 0, n * sizeof(positions[0]));
-    for (uint32_t i = 0; i < n; i++) {
-        positions[i].rank = atomic_load(&nodes->job->control)->ranks[absent[i]].rank;
-        watch_position(nodes->job, absent[i], positions[i].text, sizeof(positions[i].text));
-    }
-    uplink_send(nodes->uplink, NODES_POSITIONS, positions, n * sizeof(positions[0]));
+    positions_fill(nodes, probe.exchange, &positions);
+    uplink_send(nodes->uplink, NODES_POSITIONS, &positions, sizeof(positions));
 }
 
 static void leader_received(void *user, uint32_t kind, const uint8_t *bytes, uint64_t n_bytes)
@@ -234,11 +227,10 @@ static void board_send(struct nodes *nodes)
 void leader_relay(struct nodes *nodes)
 {
     struct control *control = atomic_load(&nodes->job->control);
-    uint32_t absent[LAUNCH_MAX_RANKS];
     struct nodes_expired question;
 
     while (!nodes->is_closing && nodes->n_sent == atomic_load(&control->n_boards) &&
-           node_absent(nodes, nodes->n_sent + 1, absent) == 0) {
+           node_absent(nodes, nodes->n_sent + 1) == 0) {
         board_send(nodes);
     }
     if (node_question(nodes, &question)) {

@@ -64,13 +64,13 @@ struct nodes_expired {
     char operation[32];
 };
 
-#define NODES_POSITION_BYTES 160u
+#define NODES_TEXT_BYTES 320u
 
-/* POSITIONS: an array of them, of ranks that have not come. */
-struct nodes_position {
-    uint32_t rank;
-    uint32_t reserved;
-    char text[NODES_POSITION_BYTES]; /* "is stopped", "has computed ... for 2.0 s" */
+/* POSITIONS: of the ranks that have not come, or of those whom they wait for in turn. */
+struct nodes_positions {
+    uint32_t n_ranks;
+    uint32_t ranks[LAUNCH_MAX_RANKS];
+    char text[NODES_TEXT_BYTES]; /* "rank 5, which is stopped" */
 };
 
 /* BOARD: its number, then runs of ranks that say the same. */

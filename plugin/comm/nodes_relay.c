@@ -105,7 +105,6 @@ static void board_give(struct nodes *nodes, uint64_t exchange)
 
 static void boards_go_on(struct nodes *nodes)
 {
-    uint32_t absent[LAUNCH_MAX_RANKS];
     uint64_t exchange = exchange_open(nodes);
 
     if (nodes->waits_for_done) {
@@ -118,7 +117,7 @@ static void boards_go_on(struct nodes *nodes)
     if (failure_first(nodes->job) != NULL || nodes->n_sent >= exchange) {
         return;
     }
-    if (node_absent(nodes, exchange, absent) == 0) {
+    if (node_absent(nodes, exchange) == 0) {
         nodes->nodes[0].n_boards = exchange;
     }
     if (all_have(nodes, exchange)) {
@@ -128,29 +127,29 @@ static void boards_go_on(struct nodes *nodes)
 
 /* ---------------------------------------------------------------------------------- verdicts */
 
-static void missing_add(struct nodes *nodes, uint32_t rank, const char *text)
+static void text_add_part(struct verdict *verdict, const char *part)
 {
-    struct verdict *verdict = &nodes->verdict;
-    size_t n_bytes = strlen(verdict->texts);
+    size_t n_bytes = strlen(verdict->text);
 
-    rank_set_add(&verdict->missing, rank);
-    if (text[0] != '\0') {
-        snprintf(verdict->texts + n_bytes, sizeof(verdict->texts) - n_bytes,
-                 "; rank %" PRIu32 " %s", rank, text);
-    }
+    snprintf(verdict->text + n_bytes, sizeof(verdict->text) - n_bytes, "%s%s",
+             n_bytes == 0 ? "" : "; ", part);
 }
 
-static void own_positions_take(struct nodes *nodes)
+static void positions_add(struct nodes *nodes, uint32_t index,
+                          const struct nodes_positions *positions)
 {
-    const struct control *control = atomic_load(&nodes->job->control);
-    uint32_t absent[LAUNCH_MAX_RANKS];
-    uint32_t n = node_absent(nodes, nodes->verdict.cause.exchange, absent);
+    bool is_any = false;
 
-    for (uint32_t i = 0; i < n; i++) {
-        char text[NODES_POSITION_BYTES];
+    for (uint32_t i = 0; i < positions->n_ranks; i++) {
+        uint32_t rank = positions->ranks[i];
 
-        watch_position(nodes->job, absent[i], text, sizeof(text));
-        missing_add(nodes, control->ranks[absent[i]].rank, text);
+        if (rank < nodes->own.hello.world_ranks && nodes->owners[rank] == index) {
+            rank_set_add(&nodes->verdict.missing, rank);
+            is_any = true;
+        }
+    }
+    if (is_any) {
+        text_add_part(&nodes->verdict, positions->text);
     }
 }
 
@@ -158,27 +157,23 @@ static void positions_take(struct nodes *nodes, uint32_t index, const uint8_t *b
                            uint64_t n_bytes)
 {
     struct node *node = &nodes->nodes[index];
-    uint64_t n;
+    struct nodes_positions positions;
 
-    if (!nodes->verdict.is_open || !node->is_asked ||
-        !nodes_array(n_bytes, sizeof(struct nodes_position), &n)) {
+    if (!nodes->verdict.is_open || !node->is_asked || n_bytes != sizeof(positions)) {
         return;
     }
     node->is_asked = false;
-    for (uint64_t i = 0; i < n; i++) {
-        struct nodes_position position;
-
-        memcpy(&position, bytes + i * sizeof(position), sizeof(position));
-        position.text[sizeof(position.text) - 1] = '\0';
-        if (position.rank < nodes->own.hello.world_ranks && nodes->owners[position.rank] == index) {
-            missing_add(nodes, position.rank, position.text);
-        }
+    memcpy(&positions, bytes, sizeof(positions));
+    positions.text[sizeof(positions.text) - 1] = '\0';
+    if (positions.n_ranks <= LAUNCH_MAX_RANKS) {
+        positions_add(nodes, index, &positions);
     }
 }
 
 void root_ask(struct nodes *nodes, const struct nodes_expired *cause)
 {
     struct verdict *verdict = &nodes->verdict;
+    struct nodes_positions own;
 
     if (verdict->is_open || nodes->waits_for_done || cause->exchange != exchange_open(nodes) ||
         nodes->n_sent >= cause->exchange) {
@@ -192,8 +187,9 @@ void root_ask(struct nodes *nodes, const struct nodes_expired *cause)
     verdict->until_ns = clock_deadline_ns(VERDICT_MS);
     verdict->cause = *cause;
     verdict->cause.operation[sizeof(verdict->cause.operation) - 1] = '\0';
-    verdict->texts[0] = '\0';
-    own_positions_take(nodes);
+    verdict->text[0] = '\0';
+    positions_fill(nodes, cause->exchange, &own);
+    positions_add(nodes, 0, &own);
     for (uint32_t i = 1; i < nodes->n_nodes; i++) {
         struct node *node = &nodes->nodes[i];
 
@@ -208,12 +204,18 @@ static void silent_add(struct nodes *nodes)
 {
     for (uint32_t i = 1; i < nodes->n_nodes; i++) {
         struct node *node = &nodes->nodes[i];
+        char part[NODES_HOST_BYTES + 64];
 
-        for (uint32_t r = 0; node->is_asked && r < node->n_ranks; r++) {
-            missing_add(nodes, node->ranks[r],
-                        node->ranks[r] == node->leader ? "leads its node and does not answer" : "");
+        if (!node->is_asked) {
+            continue;
         }
         node->is_asked = false;
+        for (uint32_t r = 0; r < node->n_ranks; r++) {
+            rank_set_add(&nodes->verdict.missing, node->ranks[r]);
+        }
+        snprintf(part, sizeof(part), "rank %" PRIu32 ", which leads %s, does not answer",
+                 node->leader, node->host);
+        text_add_part(&nodes->verdict, part);
     }
 }
 
@@ -221,17 +223,14 @@ static void verdict_give(struct nodes *nodes)
 {
     struct verdict *verdict = &nodes->verdict;
     struct hsdp_error err;
-    char ranks[160];
 
     verdict->is_open = false;
     if (verdict->missing.n_ranks == 0) {
         return; /* they have come meanwhile */
     }
-    rank_set_text(&verdict->missing, ranks, sizeof(ranks));
-    error_set(&err, HSDP_ERR_TIMEOUT,
-              "%s: timeout after %.1f s on rank %" PRIu32 ": no sign of %s%s",
+    error_set(&err, HSDP_ERR_TIMEOUT, "%s: timeout after %.1f s on rank %" PRIu32 ": no sign of %s",
               verdict->cause.operation, (double)verdict->cause.waited_ns / 1e9, verdict->cause.rank,
-              ranks, verdict->texts);
+              verdict->text);
     rank_set_blame(&verdict->missing, &err);
     error_where(&err, verdict->cause.operation, NULL, NULL);
     err.waited_ms = verdict->cause.waited_ns / 1000000u;

@@ -173,6 +173,9 @@ static int32_t root_read(struct visit *visit, bool *ret_is_over, struct hsdp_err
     }
     if (message.kind == WIRE_HEARD) {
         visit->is_heard = true;
+    } else if (message.kind == WIRE_BELL) {
+        visit->job->leader_bell = fd;
+        fd = -1;
     } else if (message.kind == WIRE_WELCOME) {
         *ret_is_over = true;
         status = welcome_take(visit, fd, reterr);

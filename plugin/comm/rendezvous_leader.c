@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/forks.h"
 #include "comm/nodes.h"
 #include "comm/process.h"
 #include "comm/rendezvous.h"
@@ -129,6 +130,12 @@ static int32_t hello_check(struct meeting *meeting, const struct guest *guest,
                          ", rank %" PRIu32 " expects %" PRIu32 " local ranks",
                          hello->rank, hello->local_rank, hello->local_ranks, own->rank,
                          own->local_ranks);
+    }
+    if (hello->rank < own->rank) {
+        return error_set(reterr, HSDP_ERR_MISMATCH,
+                         "connect: rank %" PRIu32 " is local rank 0 beside rank %" PRIu32
+                         "; the least rank of a host leads it",
+                         own->rank, hello->rank);
     }
     if (earlier != NULL || is_leader) {
         uint32_t rank = is_leader ? own->rank : earlier->rank;
@@ -436,6 +443,7 @@ static int32_t meeting_welcome(struct meeting *meeting, struct hsdp_error *reter
 {
     struct hsdp_job *job = meeting->job;
     struct wire_message message = {.kind = WIRE_WELCOME};
+    struct wire_message bell = {.kind = WIRE_BELL};
     struct control_size size = job_control_size(job);
     struct control *control = NULL;
     int32_t status;
@@ -449,6 +457,9 @@ static int32_t meeting_welcome(struct meeting *meeting, struct hsdp_error *reter
     if (status == HSDP_OK) {
         control_fill(meeting, control);
         atomic_store(&job->control, control);
+        if (!job->launch.is_one_host) {
+            guests_tell(meeting, &bell, atomic_load(&job->abort_fd));
+        }
         guests_tell(meeting, &message, fd);
         for (uint32_t i = 0; i < meeting->n_guests; i++) {
             meeting->guests[i].fd = meeting->guests[i].is_good ? -1 : meeting->guests[i].fd;
@@ -516,6 +527,7 @@ static int32_t meeting_open(struct meeting *meeting, struct hsdp_error *reterr)
     }
     if (status == HSDP_OK) {
         status = nodes_open(job, &meeting->nodes, reterr);
+        forks_set_nodes(job, meeting->nodes);
     }
     if (status == HSDP_OK && is_root) {
         job->point.port = job->launch.is_one_host ? 0 : nodes_port(meeting->nodes);
@@ -557,15 +569,17 @@ int32_t rendezvous_leader(struct hsdp_job *job, uint64_t deadline_ns, struct hsd
         status = rendezvous_end(job, meeting->reporter, reterr);
         meeting_fail(meeting, reterr);
     } else if (!job->launch.is_one_host) {
-        job->nodes = meeting->nodes;
-        meeting->nodes = NULL; /* handed over */
+        meeting->nodes = NULL; /* handed over: job->nodes */
+    }
+    if (meeting->nodes != NULL) {
+        forks_set_nodes(job, NULL);
+        nodes_close(meeting->nodes);
     }
     guests_drop(meeting, false);
     guests_drop(meeting, true);
     if (meeting->listener >= 0) {
         close(meeting->listener);
     }
-    nodes_close(meeting->nodes);
     free(meeting);
     return status;
 }

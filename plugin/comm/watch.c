@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/job_internal.h"
+#include "comm/nodes.h"
 #include "comm/process.h"
 #include "comm/verdict.h"
 #include "comm/watchdog.h"
@@ -16,6 +17,8 @@
 
 /* How often peers and deadlines are looked at: a death is known to all soon after this. */
 #define LOOK_MS 50
+
+#define ANSWER_MS UINT64_C(800) /* so long the root may take to say who is missing */
 
 /* What was seen at one moment, and when to look again. */
 struct look {
@@ -51,6 +54,49 @@ static int32_t verdict_raise(struct hsdp_job *job, const struct wait *wait, uint
     return failure_tell(job, reterr);
 }
 
+/*
+ * All of this node have come: the root finds out who of the others has not, and fails the job with
+ * that. It has a moment for it. HSDP_PENDING: there is no answer.
+ */
+static int32_t others_ask(struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns)
+{
+    struct control_rank *own = &atomic_load(&job->control)->ranks[job->node_index];
+    uint64_t now_ns = clock_now_ns();
+
+    if (atomic_load(&own->expired_exchange) != job->n_exchanges) {
+        job->asked_ns = now_ns;
+        atomic_store(&own->expired_after_ns, waited_ns);
+        atomic_store(&own->expired_exchange, job->n_exchanges);
+        nodes_kick(job);
+    }
+    (void)wait;
+    return now_ns < job->asked_ns + ANSWER_MS * NS_PER_MS ? HSDP_OK : HSDP_PENDING;
+}
+
+static bool misses_others_only(const struct wait *wait)
+{
+    bool misses_others = false;
+
+    for (uint32_t i = 0; i < wait->n_entries; i++) {
+        misses_others |= wait->entries[i].rank == WAIT_OTHER_NODES &&
+                         atomic_load(wait->entries[i].counter) < wait->entries[i].target;
+    }
+    return misses_others && missing_ranks(wait) == 0;
+}
+
+static int32_t root_blame(struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
+                          struct hsdp_error *reterr)
+{
+    struct hsdp_error err;
+
+    error_set(&err, HSDP_ERR_TIMEOUT,
+              "%s: timeout after %.1f s on rank %" PRIu32
+              ": no sign of ranks of other nodes, nor of rank 0, which knows who they are",
+              wait->operation, (double)waited_ns / 1e9, job->launch.rank);
+    error_missing_one(&err, 0);
+    return verdict_raise(job, wait, waited_ns, &err, reterr);
+}
+
 static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
                              struct hsdp_error *reterr)
 {
@@ -59,6 +105,11 @@ static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint
     size_t n_bytes;
     uint64_t missing;
 
+    if (misses_others_only(wait)) {
+        return others_ask(job, wait, waited_ns) == HSDP_OK
+                   ? HSDP_OK
+                   : root_blame(job, wait, waited_ns, reterr);
+    }
     verdict_operation(wait, text, sizeof(text));
     n_bytes = strlen(text);
     snprintf(text + n_bytes, sizeof(text) - n_bytes,
@@ -67,7 +118,7 @@ static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint
     n_bytes = strlen(text);
     missing = verdict_missing(job, missing_ranks(wait), text + n_bytes, sizeof(text) - n_bytes);
     error_set(&err, HSDP_ERR_TIMEOUT, "%s", text);
-    error_missing(&err, missing);
+    error_missing(job, &err, missing);
     return verdict_raise(job, wait, waited_ns, &err, reterr);
 }
 
@@ -81,17 +132,17 @@ static int32_t loss_raise(struct hsdp_job *job, const struct wait *wait, uint64_
     char place[160] = "";
     uint64_t left = 0;
 
-    for (uint32_t rank = 0; rank < job->launch.world_ranks; rank++) {
-        left |= (uint64_t)(atomic_load(&control->ranks[rank].has_left) != 0) << rank;
+    for (uint32_t i = 0; i < control->n_ranks; i++) {
+        left |= (uint64_t)(atomic_load(&control->ranks[i].has_left) != 0) << i;
     }
     verdict_operation(wait, name, sizeof(name));
-    ranks_text(lost, ranks, sizeof(ranks));
+    ranks_text(job, lost, ranks, sizeof(ranks));
     if ((lost & (lost - 1)) == 0) {
         verdict_last(job, (uint32_t)__builtin_ctzll(lost), place, sizeof(place));
     }
     error_set(&err, HSDP_ERR_PEER_LOST, "%s: peer lost: %s %s%s", name, ranks,
               (lost & ~left) != 0 ? "died" : "left the job", place);
-    error_missing(&err, lost);
+    error_missing(job, &err, lost);
     return verdict_raise(job, wait, waited_ns, &err, reterr);
 }
 
@@ -113,8 +164,8 @@ static uint64_t ranks_gone(const struct hsdp_job *job, uint64_t mask)
     uint32_t n = 0;
     uint64_t gone = 0;
 
-    for (uint32_t rank = 0; rank < job->launch.world_ranks; rank++) {
-        if ((mask >> rank & 1u) == 0 || rank == job->launch.rank) {
+    for (uint32_t rank = 0; rank < job_node_ranks(job); rank++) {
+        if ((mask >> rank & 1u) == 0 || rank == job->node_index) {
             continue;
         }
         gone |= (uint64_t)rank_is_gone(job, rank) << rank;

@@ -24,7 +24,7 @@ static void verdict_record(struct watchdog *dog, const char *operation, uint64_t
                            uint64_t waited_ns, struct hsdp_error *err)
 {
     error_where(err, operation, NULL, NULL);
-    error_missing(err, missing);
+    error_missing(dog->job, err, missing);
     err->waited_ms = waited_ns / NS_PER_MS;
     failure_record(dog->job, dog->job->launch.rank, err);
 }
@@ -72,7 +72,7 @@ static void loss_record(struct watchdog *dog, uint64_t lost)
     struct hsdp_error err;
     char ranks[128];
 
-    ranks_text(lost, ranks, sizeof(ranks));
+    ranks_text(dog->job, lost, ranks, sizeof(ranks));
     if ((lost & dog->gone) != 0) {
         error_set(&err, HSDP_ERR_PEER_LOST, "peer lost: %s died", ranks);
     } else { /* a process that runs another program now, or whose host closes what it did not open
@@ -205,7 +205,7 @@ int32_t watchdog_check(struct hsdp_job *job, uint64_t now_ns, struct hsdp_error 
     }
     stuck_set(&err, job->launch.rank, job->beatless_ns);
     error_where(&err, "heartbeat", NULL, NULL);
-    error_missing(&err, UINT64_C(1) << job->node_index);
+    error_missing(job, &err, UINT64_C(1) << job->node_index);
     err.waited_ms = job->beatless_ns / NS_PER_MS;
     failure_raise(job, &err);
     return failure_tell(job, reterr);

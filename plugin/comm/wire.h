@@ -17,10 +17,11 @@
  *
  *     client  HELLO                          once
  *     leader  HEARD                          it has been read
- *     client  EXPIRED                        its deadline has passed: the leader says whose fault
- * it is leader  FAILED | WELCOME + descriptor  how it ended client  FAILED its host has aborted
+ *     client  EXPIRED                        its deadline has passed: who is missing?
+ *     leader  BELL + descriptor              of several nodes: wakes its watchdog
+ *     leader  FAILED | WELCOME + descriptor  how it ended
+ *     client  FAILED                         its host has aborted
  *     leader  MEMORY + descriptor            later, on the connections that stay open
- *     client  a byte                         later: the leader's watchdog has something to see
  *
  * Whatever the versions, a message begins with magic and protocol.
  */
@@ -48,6 +49,7 @@ enum wire_kind {
     WIRE_HEARD = 1,
     WIRE_EXPIRED,
     WIRE_FAILED,
+    WIRE_BELL,
     WIRE_WELCOME,
     WIRE_MEMORY,
 };

@@ -106,6 +106,9 @@ int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
     int32_t status;
 
     status = plan_check(job, plan, reterr);
+    if (status == HSDP_OK) {
+        status = job_check_host(job, "model.create", reterr);
+    }
     if (status != HSDP_OK) {
         return status;
     }
