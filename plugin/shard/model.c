@@ -88,7 +88,7 @@ static int32_t plan_check(struct hsdp_job *job, const struct hsdp_plan *plan,
                          plan->mesh->rank, plan->mesh->world_ranks, job_rank(job),
                          job_world_ranks(job));
     }
-    return HSDP_OK;
+    return job_check_host(job, "model.create", reterr);
 }
 
 /* What the plan remarked; hosts that never read its report see it here. */
@@ -106,9 +106,6 @@ int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
     int32_t status;
 
     status = plan_check(job, plan, reterr);
-    if (status == HSDP_OK) {
-        status = job_check_host(job, "model.create", reterr);
-    }
     if (status != HSDP_OK) {
         return status;
     }
