@@ -110,6 +110,9 @@ uint16_t nodes_port(const struct nodes *nodes)
 
 int nodes_fd(const struct nodes *nodes)
 {
+    if (nodes == NULL) {
+        return -1;
+    }
     if (nodes->hub != NULL) {
         return hub_fd(nodes->hub);
     }
@@ -188,7 +191,7 @@ void nodes_arrived(struct nodes *nodes, uint32_t rank, uint32_t pid)
 {
     struct nodes_rank local = {.rank = rank, .pid = pid};
 
-    if (nodes->n_locals == LAUNCH_MAX_RANKS) {
+    if (nodes == NULL || nodes->n_locals == LAUNCH_MAX_RANKS) {
         return;
     }
     nodes->locals[nodes->n_locals++] = local;

@@ -42,12 +42,12 @@ void nodes_close(struct nodes *nodes);
 void nodes_close_in_child(struct nodes *nodes);
 
 uint16_t nodes_port(const struct nodes *nodes); /* the root's; 0 = none */
-int nodes_fd(const struct nodes *nodes);        /* readable when nodes_serve has something to do */
+int nodes_fd(const struct nodes *nodes); /* readable when there is something to do; -1 = never */
 uint64_t nodes_wake_ns(const struct nodes *nodes);
 
 /* ---------------------------------------------------------------------------------- meeting */
 
-/** A rank of this node has come. */
+/** A rank of this node has come. NULL, after a failure to open: nobody cares. */
 void nodes_arrived(struct nodes *nodes, uint32_t rank, uint32_t pid);
 
 /**

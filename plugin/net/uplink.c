@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "net/uplink_internal.h"
 
-#define TRY_LIMIT_NS     UINT64_C(2000000000) /* of one try at first; then longer: it may be busy */
+#define TRY_LIMIT_NS     UINT64_C(200000000) /* of one try at first; then longer: it may be busy */
 #define TRY_LIMIT_MAX_NS UINT64_C(16000000000)
 #define LEAVE_LIMIT_NS   UINT64_C(5000000000)
 #define PAUSE_MS         50u /* at most, after the first round of tries; then longer */
