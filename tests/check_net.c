@@ -398,6 +398,16 @@ START_TEST(uplink_serve_silent_hub_has_ended)
 }
 END_TEST
 
+START_TEST(net_beat_ns_few_many_and_impatient_have_their_rate)
+{
+    ck_assert_uint_eq(net_beat_ns(2, 0), NET_BEAT_NS);
+    ck_assert_uint_eq(net_beat_ns(2000, UINT64_C(5000000000)), NET_BEAT_NS);
+    ck_assert_uint_eq(net_beat_ns(10000, UINT64_C(5000000000)), UINT64_C(1000000000));
+    ck_assert_uint_eq(net_beat_ns(10000, UINT64_C(1000000000)), UINT64_C(250000000));
+    ck_assert_uint_eq(net_beat_ns(1000000, UINT64_C(5000000000)), UINT64_C(1250000000));
+}
+END_TEST
+
 /* With nothing to say they stay, by their beats. */
 START_TEST(hub_serve_quiet_peers_stay)
 {
@@ -567,6 +577,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, hub_close_without_farewell_is_a_loss_for_good);
     tcase_add_test(tcase, hub_serve_silent_peer_has_ended);
     tcase_add_test(tcase, uplink_serve_silent_hub_has_ended);
+    tcase_add_test(tcase, net_beat_ns_few_many_and_impatient_have_their_rate);
     tcase_add_test(tcase, hub_serve_quiet_peers_stay);
     tcase_add_test(tcase, hub_serve_after_a_long_sleep_hears_first);
     tcase_add_test(tcase, hub_send_to_one_that_does_not_read_ends_it);

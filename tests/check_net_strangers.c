@@ -183,6 +183,21 @@ START_TEST(uplink_open_silent_listener_first_joins_at_the_next)
 }
 END_TEST
 
+/* Nowhere else to go: it waits longer there, and says for what. */
+START_TEST(uplink_trouble_first_try_says_what_it_waits_for)
+{
+    struct net_world world = {0};
+    int silent = net_silent_listener(&world.port);
+
+    uplink_open_at(&world, &world.port, 1, NULL);
+    net_serve_ms(&world, 300);
+    uplink_text_expect(&world, "no answer to our hello");
+    ck_assert_int_eq(uplink_state(world.uplinks[0]), UPLINK_TRYING);
+    net_world_close(&world);
+    close(silent);
+}
+END_TEST
+
 /* Answers whoever comes, as such a server does, to what it does not understand. */
 static void *http_serve(void *argument)
 {
@@ -519,6 +534,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, hub_open_without_token_at_another_address_is_refused);
     tcase_add_test(tcase, hub_open_bad_spec_is_refused);
     tcase_add_test(tcase, uplink_open_silent_listener_first_joins_at_the_next);
+    tcase_add_test(tcase, uplink_trouble_first_try_says_what_it_waits_for);
     tcase_add_test(tcase, uplink_open_web_server_first_joins_at_the_next);
     tcase_add_test(tcase, uplink_open_unknown_host_is_said_and_harmless);
     tcase_add_loop_test(tcase, uplink_open_another_token_is_kept_out_and_named, 0, N_OF(tokens));

@@ -233,6 +233,11 @@ bool channel_is_joined(const struct channel *channel)
     return channel->state == STATE_OPEN;
 }
 
+bool channel_has_hello(const struct channel *channel)
+{
+    return channel->state == STATE_PROOF;
+}
+
 enum channel_event channel_feed(struct channel *channel, const uint8_t *bytes, uint64_t n_bytes,
                                 uint64_t *ret_used)
 {

@@ -111,6 +111,9 @@ enum channel_event channel_feed(struct channel *channel, const uint8_t *bytes, u
 
 bool channel_is_joined(const struct channel *channel);
 
+/** Server: the client has said who it is, which proves nothing. */
+bool channel_has_hello(const struct channel *channel);
+
 /** Appends a message to channel->out; false sets channel->end: no memory. Once it is joined. */
 bool channel_say(struct channel *channel, uint32_t kind, const void *bytes, uint64_t n_bytes);
 bool channel_say_beat(struct channel *channel);

@@ -89,6 +89,9 @@ static int32_t listeners_create(struct hub *hub, const struct hub_spec *spec,
         return error_set(reterr, HSDP_ERR_UNAVAILABLE, "net: epoll: %s", strerror(errno));
     }
     status = listen_open(&listen_spec, &hub->listeners, reterr);
+    for (uint32_t i = 0; status == HSDP_OK && i < hub->listeners.n; i++) {
+        link_tune(hub->listeners.fds[i], spec->silence_ns); /* who is accepted inherits it */
+    }
     if (status == HSDP_OK && !listeners_watch(hub, EPOLL_CTL_ADD)) {
         status = error_set(reterr, HSDP_ERR_UNAVAILABLE, "net: epoll: %s", strerror(errno));
     }

@@ -35,6 +35,7 @@ struct hub_spec {
     struct net_identity self;
     uint64_t max_message_bytes; /* up to NET_MAX_MESSAGE, both ways */
     uint64_t silence_ns;        /* who is silent for longer has ended; 0 = never */
+    uint64_t beat_ns;           /* net_beat_ns of both ends' numbers; 0 = NET_BEAT_NS */
     struct hub_events events;   /* joined, received and ended are all there */
 };
 

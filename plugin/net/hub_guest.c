@@ -98,11 +98,12 @@ static void guest_add(struct hub *hub, int fd)
         guest->number > UINT32_MAX - hub->n_slots ? slot : guest->number + hub->n_slots;
     hub->guests[slot] = guest;
     strangers_add(hub, guest, slot);
-    link_tune(fd, hub->spec.silence_ns);
     guest->limit_ns = clock_now_ns() + STRANGER_LIMIT_NS;
     if (!link_init(&guest->link, fd, hub->epoll_fd, guest->number, &spec)) {
         guest_free(hub, guest);
+        return;
     }
+    link_set_times(&guest->link, hub->spec.beat_ns, hub->spec.silence_ns);
 }
 
 static void oldest_drop(struct hub *hub)
@@ -197,7 +198,7 @@ static void guest_joined(struct hub *hub, struct guest *guest)
     guest->limit_ns = UINT64_MAX;
     hub->counts.n_peers++;
     hub->counts.n_joined++;
-    members_due(hub, link_due_ns(&guest->link, hub->spec.silence_ns));
+    members_due(hub, link_due_ns(&guest->link));
     hub->spec.events.joined(hub->spec.events.user, guest->number, &guest->link.channel.who);
 }
 
@@ -266,26 +267,41 @@ void guest_leave(struct hub *hub, struct guest *guest)
 
 /* -------------------------------------------------------------------------------------- limits */
 
-/* They come in the order of their limits. What one has said in time is heard first. */
-void guests_watch_strangers(struct hub *hub, uint64_t now_ns)
+/*
+ * One that is at its limit is heard once more. If its hello had come, and only now is read, then it
+ * was this end that was slow: it has as long again to prove that it belongs, once.
+ */
+static void stranger_expire(struct hub *hub, struct guest *guest, uint64_t now_ns)
 {
-    while (hub->oldest != HUB_NOBODY && hub->guests[hub->oldest]->limit_ns <= now_ns) {
-        struct guest *guest = hub->guests[hub->oldest];
+    bool had_hello = channel_has_hello(&guest->link.channel);
 
-        link_receive(&guest->link, hub->inbox, guest_hear, hub);
-        if (guest->state == GUEST_STRANGER && guest->link.end == NET_END_NONE) {
+    link_receive(&guest->link, hub->inbox, guest_hear, hub);
+    if (guest->state == GUEST_STRANGER && guest->link.end == NET_END_NONE) {
+        if (!had_hello && channel_has_hello(&guest->link.channel)) {
+            strangers_take(hub, guest);
+            strangers_add(hub, guest, guest->number % hub->n_slots);
+            guest->limit_ns = now_ns + STRANGER_LIMIT_NS;
+        } else {
             hub->counts.silent++;
             guest->link.end = NET_END_SILENT;
         }
-        guest_settle(hub, guest);
+    }
+    guest_settle(hub, guest);
+}
+
+/* They stand in the order of their limits. */
+void guests_watch_strangers(struct hub *hub, uint64_t now_ns)
+{
+    while (hub->oldest != HUB_NOBODY && hub->guests[hub->oldest]->limit_ns <= now_ns) {
+        stranger_expire(hub, hub->guests[hub->oldest], now_ns);
     }
 }
 
 static void member_watch(struct hub *hub, struct guest *guest, uint64_t now_ns)
 {
     if (guest->state == GUEST_PEER && !guest->link.is_leaving) {
-        link_watch(&guest->link, hub->spec.silence_ns, now_ns);
-        members_due(hub, link_due_ns(&guest->link, hub->spec.silence_ns));
+        link_watch(&guest->link, now_ns);
+        members_due(hub, link_due_ns(&guest->link));
     } else if (now_ns >= guest->limit_ns && guest->link.end == NET_END_NONE) {
         guest->link.end = NET_END_SILENT;
     } else {

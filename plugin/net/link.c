@@ -73,10 +73,17 @@ bool link_init(struct link *link, int fd, int epoll_fd, uint64_t mark,
     link->mark = mark;
     link->received_ns = clock_now_ns();
     link->sent_ns = link->received_ns;
+    link->beat_ns = NET_BEAT_NS;
     link->is_connecting = spec->side == CHANNEL_CLIENT;
     link->wants_out = link->is_connecting;
     channel_init(&link->channel, spec);
     return epoll_set(link, EPOLL_CTL_ADD);
+}
+
+void link_set_times(struct link *link, uint64_t beat_ns, uint64_t silence_ns)
+{
+    link->beat_ns = beat_ns == 0 ? NET_BEAT_NS : beat_ns;
+    link->silence_ns = silence_ns;
 }
 
 void link_fini_in_child(struct link *link)
@@ -224,10 +231,10 @@ bool link_send(struct link *link, uint32_t kind, const void *bytes, uint64_t n_b
     return link->end == NET_END_NONE;
 }
 
-void link_beat(struct link *link, uint64_t now_ns)
+static void beat_say(struct link *link, uint64_t now_ns)
 {
     if (link->end != NET_END_NONE || link->is_leaving || link->is_shut || link->wants_out ||
-        !channel_is_joined(&link->channel) || now_ns < link->sent_ns + NET_BEAT_NS) {
+        !channel_is_joined(&link->channel) || now_ns < link->sent_ns + link->beat_ns) {
         return;
     }
     link->sent_ns = now_ns;
@@ -258,21 +265,22 @@ bool link_is_flushed(const struct link *link)
 
 /* -------------------------------------------------------------------------------------- time */
 
-uint64_t link_due_ns(const struct link *link, uint64_t silence_ns)
+uint64_t link_due_ns(const struct link *link)
 {
-    uint64_t beat_ns = link->sent_ns + NET_BEAT_NS;
-    uint64_t silent_ns = silence_ns == 0 ? UINT64_MAX : link->received_ns + silence_ns;
+    uint64_t due_ns = link->sent_ns + link->beat_ns;
+    uint64_t silent_ns = link->silence_ns == 0 ? UINT64_MAX : link->received_ns + link->silence_ns;
 
     if (link->end != NET_END_NONE) {
         return 0;
     }
-    return link->wants_out || beat_ns > silent_ns ? silent_ns : beat_ns;
+    return link->wants_out || due_ns > silent_ns ? silent_ns : due_ns;
 }
 
-void link_watch(struct link *link, uint64_t silence_ns, uint64_t now_ns)
+void link_watch(struct link *link, uint64_t now_ns)
 {
-    link_beat(link, now_ns);
-    if (silence_ns != 0 && now_ns >= link->received_ns + silence_ns && !link_has_unread(link)) {
+    beat_say(link, now_ns);
+    if (link->silence_ns != 0 && now_ns >= link->received_ns + link->silence_ns &&
+        !link_has_unread(link)) {
         end_set(link, NET_END_SILENT);
     }
 }

@@ -16,8 +16,10 @@ struct link {
     enum net_end end; /* once it has ended; nothing is sent or received any more */
     bool wants_out;   /* epoll tells when it can be written */
     bool is_connecting;
-    bool is_leaving; /* has said farewell, and hears nothing any more */
-    bool is_shut;    /* all is sent, and the other end has been told that no more comes */
+    bool is_leaving;     /* has said farewell, and hears nothing any more */
+    bool is_shut;        /* all is sent, and the other end has been told that no more comes */
+    uint64_t silence_ns; /* 0 = never */
+    uint64_t beat_ns;
     uint64_t received_ns;
     uint64_t sent_ns;
 };
@@ -28,6 +30,9 @@ typedef void link_handler(void *user, struct link *link, enum channel_event even
 /** A socket as all of ours are: closed by exec, not blocking, without delays. -1 with errno. */
 int link_socket(int family);
 void link_tune(int fd, uint64_t silence_ns);
+
+/** How often it beats (0 = NET_BEAT_NS), and for how long it may be silent. After link_init. */
+void link_set_times(struct link *link, uint64_t beat_ns, uint64_t silence_ns);
 
 /** Takes the socket over, whatever the outcome; false with errno when epoll does not take it. */
 bool link_init(struct link *link, int fd, int epoll_fd, uint64_t mark,
@@ -48,9 +53,6 @@ void link_flush(struct link *link);
 /** A message of the owner; false: not joined, ended, or ended by this. */
 bool link_send(struct link *link, uint32_t kind, const void *bytes, uint64_t n_bytes);
 
-/** An empty message, if nothing was sent for NET_BEAT_NS. */
-void link_beat(struct link *link, uint64_t now_ns);
-
 /** Queues a farewell. */
 void link_leave(struct link *link);
 
@@ -61,9 +63,9 @@ bool link_is_flushed(const struct link *link);
 bool link_has_unread(const struct link *link);
 
 /** What is to be done next: the earlier of its beat and its silence; 0 = never. */
-uint64_t link_due_ns(const struct link *link, uint64_t silence_ns);
+uint64_t link_due_ns(const struct link *link);
 
-/** Beats; ends it when it has been silent. */
-void link_watch(struct link *link, uint64_t silence_ns, uint64_t now_ns);
+/** Beats, if nothing was sent for beat_ns; ends it when it has been silent. */
+void link_watch(struct link *link, uint64_t now_ns);
 
 #endif /* NET_LINK_H */

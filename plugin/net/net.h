@@ -15,7 +15,7 @@
 /* Kinds of messages are the owner's, below this. */
 #define NET_KIND_LIMIT UINT32_C(0xffff0000)
 
-/* Every connection says something at least so often. */
+/* Every connection says something at least so often, unless there are very many: net_beat_ns. */
 #define NET_BEAT_NS UINT64_C(200000000)
 
 /* Who speaks: the first message carries it, in clear, and both ends prove that they agree on it. */
@@ -34,6 +34,13 @@ enum net_end {
     NET_END_OVERFLOW, /* it does not read what is sent to it */
     NET_END_MEMORY,   /* no memory here for what it sends or is sent */
 };
+
+/**
+ * How often the connections of a hub of n_peers beat, and their uplinks too: NET_BEAT_NS up to
+ * 2,000 peers, then less often, so that beats alone do not keep a processor busy; but at least four
+ * times in silence_ns (0 = never silent).
+ */
+uint64_t net_beat_ns(uint32_t n_peers, uint64_t silence_ns);
 
 /** A few words for a sentence: "the connection ended". */
 const char *net_end_text(enum net_end why);

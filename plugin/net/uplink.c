@@ -15,7 +15,7 @@
 #include "net/uplink_internal.h"
 
 #define TRY_LIMIT_NS     UINT64_C(200000000) /* of one try at first; then longer: it may be busy */
-#define TRY_LIMIT_MAX_NS UINT64_C(16000000000)
+#define TRY_LIMIT_MAX_NS UINT64_C(16000000000) /* and where there is nowhere else to go */
 #define LEAVE_LIMIT_NS   UINT64_C(5000000000)
 #define PAUSE_MS         50u /* at most, after the first round of tries; then longer */
 #define PAUSE_MAX_MS     500u
@@ -173,11 +173,14 @@ static void target_connect(struct uplink *uplink, const struct address *address)
         return;
     }
     uplink->is_trying = true;
-    uplink->give_up_ns = clock_now_ns() + uplink->try_limit_ns;
+    uplink->give_up_ns =
+        clock_now_ns() + (target_is_only(uplink) ? TRY_LIMIT_MAX_NS : uplink->try_limit_ns);
     if (!link_init(&uplink->link, fd, uplink->epoll_fd, LINK_MARK, &spec) ||
         uplink->link.channel.end != NET_END_NONE) {
         try_end(uplink, TRY_FAILED, ENOMEM);
+        return;
     }
+    link_set_times(&uplink->link, uplink->spec.beat_ns, uplink->spec.silence_ns);
 }
 
 /*
@@ -283,7 +286,7 @@ uint64_t uplink_wake_ns(const struct uplink *uplink)
         return uplink->link.fd < 0 ? UINT64_MAX : uplink->give_up_ns;
     }
     if (uplink->state == UPLINK_JOINED) {
-        return link_due_ns(&uplink->link, uplink->spec.silence_ns);
+        return link_due_ns(&uplink->link);
     }
     return uplink->is_trying ? uplink->give_up_ns : uplink->resume_ns;
 }
@@ -343,7 +346,7 @@ int32_t uplink_serve(struct uplink *uplink, struct hsdp_error *reterr)
     if (uplink->state == UPLINK_TRYING) {
         tries_go_on(uplink);
     } else if (uplink->state == UPLINK_JOINED) {
-        link_watch(&uplink->link, uplink->spec.silence_ns, now_ns);
+        link_watch(&uplink->link, now_ns);
         link_settle(uplink);
     } else if (uplink->link.fd >= 0 && now_ns >= uplink->give_up_ns) {
         link_fini(&uplink->link);

@@ -29,6 +29,7 @@ struct uplink_spec {
     struct net_identity self;
     uint64_t max_message_bytes; /* up to NET_MAX_MESSAGE, both ways */
     uint64_t silence_ns;        /* a hub that is silent for longer has ended; 0 = never */
+    uint64_t beat_ns;           /* as the hub's */
     struct uplink_events events;
 };
 

@@ -64,6 +64,8 @@ struct uplink {
 
 bool target_is_first(const struct target *target);
 
+bool target_is_only(const struct uplink *uplink);
+
 /** Goes one on, whether there is an address or not; past the last port there is none. */
 void target_next(const struct uplink *uplink, struct target *target);
 

@@ -18,6 +18,11 @@ bool target_is_first(const struct target *target)
     return target->port == 0 && target->host == 0 && target->address == 0;
 }
 
+bool target_is_only(const struct uplink *uplink)
+{
+    return uplink->n_hosts == 1 && uplink->n_ports == 1 && uplink->hosts[0].addresses.n == 1;
+}
+
 void target_next(const struct uplink *uplink, struct target *target)
 {
     target->address++;
@@ -193,6 +198,20 @@ static void sentence_add(struct sentence *sentence, const char *where, const cha
     sentence->n_shown++;
 }
 
+/* What a target has met; where it is tried for the first time, what it waits for. */
+static struct uplink_try try_known(const struct uplink *uplink, const struct target *target)
+{
+    struct uplink_try known = *target_try(uplink, target);
+    bool is_current = uplink->is_trying && target->port == uplink->target.port &&
+                      target->host == uplink->target.host &&
+                      target->address == uplink->target.address;
+
+    if (known.outcome == TRY_NONE && is_current) {
+        known.outcome = uplink->link.is_connecting ? TRY_NO_CONNECTION : TRY_NO_ANSWER;
+    }
+    return known;
+}
+
 /* Once through all targets, for those that are clear or for the others. */
 static void sentence_pass(struct sentence *sentence, const struct uplink *uplink, bool is_clear)
 {
@@ -203,11 +222,11 @@ static void sentence_pass(struct sentence *sentence, const struct uplink *uplink
 
     target_skip(uplink, &target);
     while (target_address(uplink, &target, &address)) {
-        const struct uplink_try *try = target_try(uplink, &target);
+        struct uplink_try try = try_known(uplink, &target);
 
-        if (try->outcome != TRY_NONE && try_is_clear(try) == is_clear) {
+        if (try.outcome != TRY_NONE && try_is_clear(&try) == is_clear) {
             address_text(&address, where);
-            outcome_text(try, what, sizeof(what));
+            outcome_text(&try, what, sizeof(what));
             sentence_add(sentence, where, what);
         }
         target_next(uplink, &target);
