@@ -137,6 +137,37 @@ START_TEST(ticket_never_handed_out_is_invalid)
 }
 END_TEST
 
+/* Rank 1 hands nothing over, so the reduction of rank 0 is open when its model goes. */
+static void rank_destroys(uint32_t rank, void *shared)
+{
+    _Atomic uint32_t *n_done = shared;
+    struct host host;
+    uint64_t ticket = 0;
+
+    host_open(&host, rank, "dp=2", "sharding_strategy=fsdp", UNITS);
+    host_load(&host, value_one);
+    if (rank == 0) {
+        host_pass_begin(&host, HSDP_SCOPE_FULL);
+        host_acquire(&host, 0);
+        host_fill(&host, 0, 0, value_one);
+        host_must(&host,
+                  host.api->unit->reduce(host.model, host.pass, 0, NULL, &ticket, &host.err));
+        host.api->model->destroy(host.model);
+        host.model = NULL;
+        host_must_refuse(&host, host.api->job->ticket_wait(host.job, ticket, 0, &host.err),
+                         HSDP_ERR_STATE, "its model or group was destroyed");
+        host_must(&host, host.api->job->ticket_wait(host.job, ticket - 1, 0, &host.err));
+    }
+    ranks_meet(n_done, 2);
+    host_leave(&host);
+}
+
+START_TEST(ticket_of_a_model_that_was_destroyed_is_an_error)
+{
+    ranks_run(2, RANKS_LIMIT_MS, rank_destroys, ranks_memory(sizeof(uint32_t)));
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("abi_ticket");
@@ -147,6 +178,7 @@ Suite *module_suite(void)
     tcase_add_test(all, unshard_with_ticket_is_pending_until_the_other_rank_has_published);
     tcase_add_test(all, ticket_order_on_a_cpu_waits);
     tcase_add_test(all, ticket_never_handed_out_is_invalid);
+    tcase_add_test(all, ticket_of_a_model_that_was_destroyed_is_an_error);
     suite_add_tcase(suite, all);
     return suite;
 }

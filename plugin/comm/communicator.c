@@ -144,7 +144,7 @@ static uint32_t ranks_count(uint64_t mask)
 }
 
 static int32_t communicator_add(struct hsdp_job *job, const struct group_request *request,
-                                struct hsdp_error *reterr)
+                                uint32_t rank, struct hsdp_error *reterr)
 {
     struct communicator **last = &job->communicators;
     struct communicator *c = calloc(1, sizeof(*c));
@@ -156,6 +156,7 @@ static int32_t communicator_add(struct hsdp_job *job, const struct group_request
     c->members = request->members;
     c->name_hash = request->name_hash;
     c->timeout_ms = request->timeout_ms;
+    c->first_rank = rank;
     c->instance = request->instance;
     c->n_ranks = ranks_count(request->members);
     while (*last != NULL) {
@@ -172,9 +173,10 @@ static int32_t timeouts_differ(struct hsdp_job *job, const struct communicator *
     struct hsdp_error err;
 
     error_set(&err, HSDP_ERR_MISMATCH,
-              OPERATION ": group \"%.*s\" has a timeout of %" PRIu64
-                        " ms on other members, %" PRIu64 " ms on rank %" PRIu32,
-              (int)GROUP_NAME_TEXT, request->name, c->timeout_ms, request->timeout_ms, rank);
+              OPERATION ": group \"%.*s\" has a timeout of %" PRIu64 " ms on rank %" PRIu32
+                        ", %" PRIu64 " ms on rank %" PRIu32 " (0 = the job's)",
+              (int)GROUP_NAME_TEXT, request->name, c->timeout_ms, c->first_rank,
+              request->timeout_ms, rank);
     error_where(&err, OPERATION, request->name, NULL);
     failure_raise(job, &err);
     return failure_tell(job, reterr);
@@ -195,7 +197,7 @@ static int32_t requests_merge(struct hsdp_job *job, const struct group_request *
         }
         known = communicator_find(job, request->members, request->name_hash, request->instance);
         if (known == NULL) {
-            status = communicator_add(job, request, reterr);
+            status = communicator_add(job, request, i / N_PER_EXCHANGE, reterr);
         } else if (known->timeout_ms != request->timeout_ms) {
             status = timeouts_differ(job, known, request, i / N_PER_EXCHANGE, reterr);
         }

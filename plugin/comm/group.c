@@ -188,10 +188,15 @@ struct hsdp_job *group_job(const struct hsdp_group *group)
 
 void group_write_ledger(const struct hsdp_group *group, struct text *text)
 {
+    char source[96] = "group";
+
+    if (group->timeout_ms == 0) {
+        job_timeout_source(group->job, source, sizeof(source));
+    }
     json_open(text, NULL, '{');
     json_string(text, "name", group->name);
     json_uint(text, "timeout_ms", timeout_now(group));
-    json_string(text, "source", group->timeout_ms != 0 ? "group" : "job");
+    json_string(text, "source", source);
     json_open(text, "ranks", '[');
     for (uint32_t i = 0; i < group->n_ranks; i++) {
         json_uint(text, NULL, group->ranks[i]);

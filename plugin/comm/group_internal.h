@@ -58,6 +58,7 @@ struct communicator {
     uint64_t members;          /* mask of world ranks */
     uint64_t name_hash;
     uint64_t timeout_ms; /* 0 = the job's */
+    uint32_t first_rank; /* the one that asked for it first */
     uint32_t instance;
     uint32_t n_ranks;
     bool is_taken;                       /* a group of this rank uses it, or has */

@@ -42,14 +42,19 @@ static void settings_write(const struct hsdp_job *job, const char *what, struct 
 static void ledger_write(const struct hsdp_job *job, const char *what, struct text *text)
 {
     uint32_t nccl = setting_index("nccl_timeout_seconds");
-    bool has_phase = job->n_phases > 0;
+    char source[96];
 
+    snprintf(source, sizeof(source), "%s", job->settings.sources[nccl]);
+    if (job->n_phases > 0) {
+        job_timeout_source(job, source, sizeof(source));
+    }
     json_open(text, "job", '{');
     json_uint(text, "rank", job->launch.rank);
     json_uint(text, "world_ranks", job->launch.world_ranks);
     json_uint(text, "timeout_ms", atomic_load(&job->timeout_ms));
-    json_string(text, "source",
-                has_phase ? job->phases[job->n_phases - 1].name : job->settings.sources[nccl]);
+    json_string(text, "source", source);
+    json_uint(text, "idle_limit_ms", atomic_load(&job->idle_limit_ms));
+    job_timeouts_write(job, text);
     json_close(text, '}');
     json_open(text, "groups", '[');
     for (const struct hsdp_group *g = job->groups; g != NULL; g = g->next) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Open work: the queue of what goes on inside of later calls, and the tickets. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -137,9 +138,38 @@ int32_t job_work_start(struct hsdp_job *job, struct work *work, uint64_t *ret_ti
     return queue_try(job, reterr);
 }
 
+/* Without memory for one more range the last one grows, and takes what is between along. */
+static void cancelled_add(struct hsdp_job *job, uint64_t ticket)
+{
+    struct cancelled *last = job->n_cancelled == 0 ? NULL : &job->cancelled[job->n_cancelled - 1];
+    struct cancelled *more = NULL;
+
+    if (last == NULL || (ticket + 1 != last->first && ticket != last->last + 1)) {
+        more = realloc(job->cancelled, (job->n_cancelled + 1) * sizeof(*more));
+    }
+    if (more != NULL) {
+        more[job->n_cancelled++] = (struct cancelled){ticket, ticket};
+        job->cancelled = more;
+    } else if (last != NULL) {
+        last->first = ticket < last->first ? ticket : last->first;
+        last->last = ticket > last->last ? ticket : last->last;
+    }
+}
+
+static bool is_cancelled(const struct hsdp_job *job, uint64_t ticket)
+{
+    for (uint64_t i = 0; i < job->n_cancelled; i++) {
+        if (ticket >= job->cancelled[i].first && ticket <= job->cancelled[i].last) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void job_work_cancel(struct hsdp_job *job, struct work *work)
 {
     if (work_unlink(job, work)) {
+        cancelled_add(job, work->ticket);
         job_record_end(job, work->record, HSDP_ERR_ABORTED);
     }
 }
@@ -187,6 +217,12 @@ int32_t job_ticket_wait(struct hsdp_job *job, uint64_t ticket, uint64_t wait_ms,
         work_fail_all(job, failure_first(job)->error.status);
         return !job->is_told && ticket >= job->failed_ticket ? failure_tell(job, reterr)
                                                              : failure_refuse(job, reterr);
+    }
+    if (is_cancelled(job, ticket)) {
+        return error_set(reterr, HSDP_ERR_STATE,
+                         "job: ticket %" PRIu64 " was given up: its model or group was destroyed "
+                         "before the operation had finished",
+                         ticket);
     }
     if (work_find(job, ticket) == NULL) {
         position_go(job->position); /* it may have asked before */

@@ -38,12 +38,14 @@ void model_state_count(struct hsdp_model *model, uint64_t n_bytes)
 static void ledger_write(const struct hsdp_model *model, struct text *text)
 {
     const struct hsdp_plan *plan = model->plan;
+    char source[96];
 
+    job_timeout_source(model->job, source, sizeof(source));
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         uint32_t dims = plan->classes[c].place.reduced;
 
         json_open(text, NULL, '{');
-        json_string(text, "group", plan->classes[c].reduce_dims);
+        json_string(text, "name", plan->classes[c].reduce_dims);
         json_string(text, "class", plan->classes[c].name);
         json_open(text, "ranks", '[');
         for (uint32_t i = 0; i < mesh_span(plan->mesh, dims); i++) {
@@ -51,7 +53,7 @@ static void ledger_write(const struct hsdp_model *model, struct text *text)
         }
         json_close(text, ']');
         json_uint(text, "timeout_ms", job_timeout_ms(model->job));
-        json_string(text, "source", "the job");
+        json_string(text, "source", source);
         json_close(text, '}');
     }
 }
