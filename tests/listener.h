@@ -13,9 +13,9 @@
 struct listener {
     struct hsdp_job *job;
     _Atomic uint32_t n_told;
-    pid_t thread;      /* on which it was told */
-    uint32_t sleep_ms; /* how long it keeps the thread */
-    bool destroys;
+    pid_t thread;              /* on which it was told */
+    _Atomic uint32_t sleep_ms; /* how long it keeps the thread */
+    _Atomic bool destroys;
     struct hsdp_error reason;
 };
 
