@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "comm/job_internal.h"
 #include "comm/process.h"
+#include "comm/verdict.h"
 #include "comm/watchdog_internal.h"
 #include "comm/words.h"
 
@@ -71,10 +72,14 @@ static void loss_record(struct watchdog *dog, uint64_t lost)
 {
     struct hsdp_error err;
     char ranks[128];
+    char place[160] = "";
 
     ranks_text(dog->job, lost, ranks, sizeof(ranks));
+    if ((lost & (lost - 1)) == 0) {
+        verdict_last(dog->job, (uint32_t)__builtin_ctzll(lost), place, sizeof(place));
+    }
     if ((lost & dog->gone) != 0) {
-        error_set(&err, HSDP_ERR_PEER_LOST, "peer lost: %s died", ranks);
+        error_set(&err, HSDP_ERR_PEER_LOST, "peer lost: %s died%s", ranks, place);
     } else { /* a process that runs another program now, or whose host closes what it did not open
               */
         error_set(&err, HSDP_ERR_PEER_LOST,
