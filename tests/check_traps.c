@@ -339,7 +339,7 @@ static void import_rank(uint32_t rank, void *shared)
     host_must_refuse(&host,
                      host.api->model->import_param(host.model, param, HSDP_FLAT_MASTER, &full, 0,
                                                    NULL, &host.err),
-                     HSDP_ERR_MISMATCH, "name different parameters or states");
+                     HSDP_ERR_MISMATCH, "rank 0 is in model.import_param of \"w\"");
     host_leave(&host);
 }
 

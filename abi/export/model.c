@@ -162,8 +162,7 @@ static int32_t entry_import_param(hsdp_model *model, uint32_t param, int32_t fla
     call_begin(&call, "model.import_param", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
-    call_needs_stream(&call, stream);
-    if (call_is_ok(&call)) { /* the engine knows on which ranks full may be NULL */
+    if (call_is_ok(&call)) { /* the engine looks at stream and full: peers hear what is wrong */
         call.status = model_import_param(model, param, flat, full, source_rank, stream, &call.err);
     }
     return call_end(&call);
@@ -178,7 +177,6 @@ static int32_t entry_export_param(hsdp_model *model, uint32_t param, int32_t fla
     call_begin(&call, "model.export_param", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
-    call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = model_export_param(model, param, flat, full, target_rank, stream, &call.err);
     }

@@ -56,7 +56,9 @@
  *            any later call on the job; a host that computes for long lends time with
  *            job->ticket_wait(job, 0, 0, NULL).
  * Collective "Collective over X" means that every rank of X makes the call, in the same order
- *            relative to the other collective calls over X. Everything else is local.
+ *            relative to the other collective calls over X. Everything else is local. Ranks that
+ *            wait for each other in different calls get HSDP_ERR_MISMATCH, with who is in what,
+ *            without waiting for the deadline.
  */
 
 #include <stddef.h>

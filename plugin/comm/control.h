@@ -11,6 +11,7 @@
 #include "comm/flight.h"
 #include "comm/job.h"
 #include "comm/position.h"
+#include "comm/standstill.h"
 
 #define CONTROL_LINE_BYTES 64
 
@@ -38,6 +39,7 @@ struct control_rank {
     struct position position;
     _Atomic uint64_t expired_exchange; /* it waits for other nodes, and its deadline has passed */
     _Atomic uint64_t expired_after_ns; /* written before */
+    struct standstill_board stand; /* what it waits for */
 };
 
 /* The same numbers from every rank. */

@@ -186,6 +186,7 @@ static void job_free(struct hsdp_job *job)
         watchdog_free(job);
     }
     control_unmap(atomic_load(&job->control));
+    standstill_fini(job);
     while (counter != NULL) {
         struct counter *next = atomic_load(&counter->next);
 

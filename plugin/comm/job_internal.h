@@ -14,6 +14,7 @@
 #include "comm/launch.h"
 #include "comm/meeting_point.h"
 #include "comm/position.h"
+#include "comm/standstill.h"
 
 #define JOB_NAME_MAX   63u
 #define JOB_MAX_PHASES 16u
@@ -126,6 +127,7 @@ struct hsdp_job {
     uint64_t away_ns;          /* all of its long absences so far */
     uint64_t next_look_ns;     /* when deadlines and peers are looked at again */
     _Atomic uint32_t look_now; /* or at once: somebody has died */
+    struct standstill standstill;
     struct cancelled *cancelled; /* n_cancelled ranges of tickets, in order */
     uint64_t n_cancelled;
 
@@ -177,13 +179,16 @@ struct waiting {
     const struct wait *wait; /* NULL = only for the ticket */
     uint64_t ticket;         /* 0 = only for the wait */
     uint64_t give_up_ns;     /* HSDP_PENDING from then on; UINT64_MAX = never, 0 = at once */
-    uint64_t start_ns;       /* set by wait_run */
+    uint64_t start_ns;       /* this and the next are set by wait_run */
+    uint64_t serial;         /* among the waits of the job */
 };
 int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_error *reterr);
 
 /* watch.c: looks, where it is time again, for peers that are gone and deadlines that have passed,
  * of the wait and of all open work; fails the job then. */
 int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct hsdp_error *reterr);
+/** The ranks of this node that a wait lacks, by their index. */
+uint64_t missing_ranks(const struct wait *wait);
 
 /* watch.c: tells the other ranks what this one waits for; asked_ns as in position_wait. */
 void watch_tell(struct hsdp_job *job, const struct waiting *waiting, uint64_t asked_ns);

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shm store: ranks read each other's bytes once, for loading, saving and synchronising. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "comm/shm_store.h"
-
-/* Tag, root and size, for probes. */
-#define OFFER_WORDS_BYTES (3 * sizeof(uint64_t))
 
 /* An offer under way: peers advance through their stages chunk by chunk, in step. */
 struct passage {
@@ -96,96 +94,143 @@ static int32_t chunk_pass(struct passage *passage, uint64_t round, struct hsdp_e
     return peers_await(passage, true, reterr);
 }
 
-/* Do all ranks move the same thing, and from the same rank? */
+/* The sentence is the same whichever of the two finds it: the lower rank comes first. */
+static int32_t tags_differ(struct passage *passage, uint32_t rank, struct hsdp_error *reterr)
+{
+    struct store *store = passage->store;
+    uint32_t first = rank < store->rank ? rank : store->rank;
+    uint32_t second = rank < store->rank ? store->rank : rank;
+    const struct shm_offer_words *a = &shm_header(store, first)->offer;
+    const struct shm_offer_words *b = &shm_header(store, second)->offer;
+    struct hsdp_error err;
+
+    if (a->tag != b->tag) {
+        error_set(&err, HSDP_ERR_MISMATCH,
+                  "rank %" PRIu32 " is in %.127s, rank %" PRIu32 " in %.127s: call %" PRIu64
+                  " of those that move parameters and states",
+                  first, a->what, second, b->what, store->n_offers);
+    } else {
+        error_set(&err, HSDP_ERR_MISMATCH,
+                  "%s: rank %" PRIu32 " names rank %" PRIu64 ", rank %" PRIu32
+                  " names rank %" PRIu64 " in their call %" PRIu64,
+                  passage->offer->operation, first, a->root, second, b->root, store->n_offers);
+    }
+    error_where(&err, passage->offer->operation, NULL, passage->offer->unit);
+    err.sequence = store->n_offers;
+    if (reterr != NULL) {
+        *reterr = err;
+    }
+    return job_fail(store->job, &err);
+}
+
+/* Do all ranks move the same thing, and from the same rank? Those that refuse move nothing. */
 static int32_t tags_compare(struct passage *passage, struct hsdp_error *reterr)
 {
     struct store *store = passage->store;
     const struct store_offer *offer = passage->offer;
     const struct hsdp_mesh *mesh = store->plan->mesh;
     uint32_t index = mesh_index(mesh, offer->root_dims, store->rank);
-    struct hsdp_error err;
 
     for (uint32_t i = 0; i < passage->n_ranks; i++) {
         uint32_t rank = passage->ranks[i];
-        const struct shm_header *header = shm_header(store, rank);
+        const struct shm_offer_words *words = &shm_header(store, rank)->offer;
         bool is_peer = mesh_peer(mesh, offer->root_dims, rank, index) == store->rank;
 
-        probe_read(store->probe, PROBE_OFFER_WORDS, PROBE_NO_UNIT, &header->offer_tag,
-                   OFFER_WORDS_BYTES);
-        if (header->offer_tag != offer->tag) {
-            error_set(&err, HSDP_ERR_MISMATCH,
-                      "%s: rank %" PRIu32 " and rank %" PRIu32
-                      " name different parameters or states in their call %" PRIu64
-                      ", or one of them makes another call",
-                      offer->operation, store->rank, rank, store->n_offers);
-        } else if (is_peer && header->offer_root != offer->root) {
-            error_set(&err, HSDP_ERR_MISMATCH,
-                      "%s: rank %" PRIu32 " names rank %" PRIu32 ", rank %" PRIu32
-                      " names rank %" PRIu64 " in their call %" PRIu64,
-                      offer->operation, store->rank, offer->root, rank, header->offer_root,
-                      store->n_offers);
-        } else {
+        probe_read(store->probe, PROBE_OFFER_WORDS, PROBE_NO_UNIT, words, sizeof(*words));
+        if (offer->status != HSDP_OK || words->status != HSDP_OK) {
             continue;
         }
-        error_where(&err, offer->operation, NULL, offer->unit);
-        if (reterr != NULL) {
-            *reterr = err;
+        if (words->tag != offer->tag || (is_peer && words->root != offer->root)) {
+            return tags_differ(passage, rank, reterr);
         }
-        return job_fail(store->job, &err);
     }
     return HSDP_OK;
 }
 
-/* Round zero carries no bytes: it tells everyone's sizes, and so how many rounds there are. */
-static int32_t sizes_pass(struct passage *passage, struct hsdp_error *reterr)
+/* The first rank that refuses, and why. */
+static int32_t refusals_tell(struct passage *passage, struct hsdp_error *reterr)
+{
+    for (uint32_t i = 0; i < passage->n_ranks; i++) {
+        const struct shm_offer_words *words = &shm_header(passage->store, passage->ranks[i])->offer;
+
+        probe_read(passage->store->probe, PROBE_OFFER_WORDS, PROBE_NO_UNIT, words, sizeof(*words));
+        if (words->status != HSDP_OK && passage->ranks[i] != passage->store->rank) {
+            error_set(reterr, (int32_t)words->status, "%s: rank %" PRIu32 ": %.399s",
+                      passage->offer->operation, passage->ranks[i], words->message);
+            error_where(reterr, passage->offer->operation, NULL, passage->offer->unit);
+            return (int32_t)words->status;
+        }
+    }
+    return HSDP_OK;
+}
+
+/*
+ * A round that carries no bytes, but what each rank says. Whoever has refused keeps its own reason;
+ * the others get the first one's.
+ */
+static int32_t words_pass(struct passage *passage, int32_t local_status, const char *message,
+                          struct hsdp_error *reterr)
 {
     struct store *store = passage->store;
     const struct store_offer *offer = passage->offer;
     struct shm_header *mine = shm_header(store, store->rank);
     uint64_t largest = 0;
+    int32_t refused;
     int32_t status;
 
-    probe_write(store->probe, PROBE_OFFER_WORDS, PROBE_NO_UNIT, &mine->offer_tag,
-                OFFER_WORDS_BYTES);
-    mine->offer_tag = offer->tag;
-    mine->offer_root = offer->root;
-    mine->offer_bytes = offer->n_bytes;
+    probe_write(store->probe, PROBE_OFFER_WORDS, PROBE_NO_UNIT, &mine->offer, sizeof(mine->offer));
+    mine->offer.tag = offer->tag;
+    mine->offer.root = offer->root;
+    mine->offer.n_bytes = offer->n_bytes;
+    mine->offer.status = local_status;
+    snprintf(mine->offer.what, sizeof(mine->offer.what), "%s%s%s", offer->operation,
+             offer->what == NULL ? "" : " of ", offer->what == NULL ? "" : offer->what);
+    snprintf(mine->offer.message, sizeof(mine->offer.message), "%s",
+             local_status == HSDP_OK ? "" : message);
     store->n_chunks++;
     job_signal(store->job, &mine->offer_arrived, store->n_chunks, passage->ranks, passage->n_ranks);
     status = peers_await(passage, false, reterr);
-    if (status != HSDP_OK) {
-        return status;
+    if (status == HSDP_OK) {
+        status = tags_compare(passage, reterr);
     }
-    status = tags_compare(passage, reterr);
     if (status != HSDP_OK) {
         return status;
     }
     for (uint32_t i = 0; i < passage->n_ranks; i++) {
-        uint64_t n_bytes = shm_header(store, passage->ranks[i])->offer_bytes;
+        uint64_t n_bytes = shm_header(store, passage->ranks[i])->offer.n_bytes;
 
         largest = n_bytes > largest ? n_bytes : largest;
     }
     for (uint32_t i = 0; i < offer->n_readable; i++) {
-        passage->sizes[i] = shm_header(store, offer->readable[i])->offer_bytes;
+        passage->sizes[i] = shm_header(store, offer->readable[i])->offer.n_bytes;
     }
     passage->n_rounds = (largest + SHM_STAGE_BYTES - 1) / SHM_STAGE_BYTES;
+    refused = local_status != HSDP_OK ? local_status : refusals_tell(passage, reterr);
     job_signal(store->job, &mine->offer_consumed, store->n_chunks, passage->ranks,
                passage->n_ranks);
-    return peers_await(passage, true, reterr);
+    status = peers_await(passage, true, reterr);
+    if (status != HSDP_OK || local_status == HSDP_OK) {
+        return status != HSDP_OK ? status : refused;
+    }
+    return error_set(reterr, local_status, "%s", message);
 }
 
-/* A rank without memory still walks through all rounds, so that its peers need not wait. */
-static int32_t received_allocate(struct passage *passage, struct hsdp_error *reterr)
+/* All that may still fail here, before anything moves anywhere. */
+static int32_t passage_prepare(struct passage *passage, struct hsdp_error *ret_err)
 {
-    for (uint32_t i = 0; i < passage->offer->n_readable; i++) {
+    const struct store_offer *offer = passage->offer;
+
+    for (uint32_t i = 0; i < offer->n_readable; i++) {
+        int32_t status = offer->prepare(offer->user, i, passage->sizes[i], ret_err);
+
+        if (status != HSDP_OK) {
+            return status;
+        }
         passage->received[i] = malloc(passage->sizes[i] == 0 ? 1 : passage->sizes[i]);
         if (passage->received[i] == NULL) {
-            for (uint32_t j = 0; j < passage->offer->n_readable; j++) {
-                passage->sizes[j] = 0;
-            }
-            return error_set(reterr, HSDP_ERR_NO_MEMORY,
-                             "shm: no memory for what rank %" PRIu32 " offers",
-                             passage->offer->readable[i]);
+            return error_set(ret_err, HSDP_ERR_NO_MEMORY,
+                             "%s: no memory for what rank %" PRIu32 " offers", offer->operation,
+                             offer->readable[i]);
         }
     }
     return HSDP_OK;
@@ -195,27 +240,20 @@ static int32_t passage_run(struct passage *passage, struct hsdp_error *reterr)
 {
     const struct store_offer *offer = passage->offer;
     struct hsdp_error err = HSDP_ERROR_INIT;
-    int32_t local_status;
-    int32_t status = sizes_pass(passage, reterr);
+    int32_t status = words_pass(passage, offer->status, offer->message, reterr);
 
     if (status != HSDP_OK) {
         return status;
     }
-    local_status = received_allocate(passage, &err);
+    status = passage_prepare(passage, &err);
+    status = words_pass(passage, status, err.message, reterr);
     for (uint64_t round = 0; status == HSDP_OK && round < passage->n_rounds; round++) {
         status = chunk_pass(passage, round, reterr);
     }
-    if (status != HSDP_OK) {
-        return status;
+    for (uint32_t i = 0; status == HSDP_OK && i < offer->n_readable; i++) {
+        offer->read(offer->user, i, passage->received[i], passage->sizes[i]);
     }
-    for (uint32_t i = 0; local_status == HSDP_OK && i < offer->n_readable; i++) {
-        local_status = offer->read(offer->user, offer->readable[i], passage->received[i],
-                                   passage->sizes[i], &err);
-    }
-    if (local_status != HSDP_OK) {
-        return error_set(reterr, local_status, "%s", err.message);
-    }
-    return HSDP_OK;
+    return status;
 }
 
 static uint64_t offer_record(struct store *store, const struct store_offer *offer)

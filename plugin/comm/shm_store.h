@@ -89,6 +89,16 @@ struct shm_counters {
 _Static_assert(sizeof(struct shm_counters) == 64, "a line each: ranks do not share them");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "counters in shared memory take no lock");
 
+/* What a rank says of its offer; where it refuses, why. */
+struct shm_offer_words {
+    uint64_t tag;     /* what is offered; equal on all */
+    uint64_t root;    /* likewise, on the ranks that share a parameter */
+    uint64_t n_bytes; /* of the whole offer */
+    int64_t status;
+    char what[128];
+    char message[400];
+};
+
 struct shm_header {
     _Atomic uint64_t epoch;
     uint64_t reserved_epoch[7];
@@ -97,11 +107,9 @@ struct shm_header {
     struct step_words words[2]; /* of even and odd steps: a slow reader of one is a step behind */
     _Atomic uint64_t offer_arrived;  /* chunks laid out in the stage */
     _Atomic uint64_t offer_consumed; /* chunks of all peers read */
-    uint64_t offer_tag;              /* what is offered; equal on all, written with offer_bytes */
-    uint64_t offer_root;             /* likewise, on the ranks that share a parameter */
-    uint64_t offer_bytes;            /* of the whole offer; written before its first arrival */
     _Atomic uint64_t ties_arrived;   /* calls in which this rank's tied elements lie there */
     _Atomic uint64_t ties_consumed;  /* calls in which it has read those of the other holders */
+    struct shm_offer_words offer;    /* written before an arrival, like the stage */
 };
 
 /* Where an offer passes through, chunk by chunk. */

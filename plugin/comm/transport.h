@@ -62,16 +62,23 @@ struct store_addition {
 struct store_offer {
     const char *operation; /* for errors */
     const char *unit;
-    uint64_t tag;  /* what is offered: equal on all ranks, or the job fails with a mismatch */
-    uint32_t root; /* whose bytes count, likewise equal on the ranks that differ in root_dims */
+    const char *what; /* likewise: what is offered, in words */
+    uint64_t tag;     /* the same as a number: equal on all ranks, or the job fails */
+    uint32_t root;    /* whose bytes count, likewise equal on the ranks that differ in root_dims */
     uint32_t root_dims;
+    /* Not HSDP_OK: this rank cannot, and says why instead; the call fails on all, and moves
+     * nothing.
+     */
+    int32_t status;
+    const char *message;
     const void *bytes; /* this rank's, n_bytes of them; may be NULL when that is 0 */
     uint64_t n_bytes;
     const uint32_t *readable; /* n_readable ranks whose bytes this rank wants */
     uint32_t n_readable;
-    /* Called with all the bytes of each of them. */
-    int32_t (*read)(void *user, uint32_t rank, const void *bytes, uint64_t n_bytes,
-                    struct hsdp_error *reterr);
+    /* Called with the size of the i-th of them; the last chance to refuse. */
+    int32_t (*prepare)(void *user, uint32_t i, uint64_t n_bytes, struct hsdp_error *reterr);
+    /* Called with all its bytes, once every rank is prepared. */
+    void (*read)(void *user, uint32_t i, const void *bytes, uint64_t n_bytes);
     void *user;
 };
 

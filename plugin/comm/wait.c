@@ -25,6 +25,7 @@ void job_signal(struct hsdp_job *job, _Atomic uint64_t *counter, uint64_t value,
 {
     struct control *control = atomic_load(&job->control);
 
+    job->standstill.n_signals++;
     probe_raise(job->probe, counter, value);
     atomic_store(counter, value);
     for (uint32_t i = 0; i < n_ranks; i++) {
@@ -117,6 +118,7 @@ int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_erro
     int32_t status;
 
     waiting->start_ns = clock_now_ns();
+    waiting->serial = ++job->standstill.n_waits;
     status = waiting_loop(job, waiting, reterr);
     now_ns = clock_now_ns();
     if (status == HSDP_PENDING) { /* who only asks is still waiting */
@@ -124,6 +126,7 @@ int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_erro
     } else {
         position_go(job->position);
     }
+    standstill_leave(job);
     atomic_fetch_add_explicit(job->n_waits, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(job->wait_ns, now_ns - waiting->start_ns, memory_order_relaxed);
     return status;

@@ -27,7 +27,7 @@ struct look {
     uint64_t wake_ns;
 };
 
-static uint64_t missing_ranks(const struct wait *wait)
+uint64_t missing_ranks(const struct wait *wait)
 {
     uint64_t missing = 0;
 
@@ -295,6 +295,9 @@ int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct h
     }
     if (status == HSDP_OK) {
         status = watchdog_check(job, look.now_ns, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = standstill_look(job, waiting, reterr);
     }
     job->next_look_ns = look.wake_ns;
     return status;
