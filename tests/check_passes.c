@@ -142,7 +142,7 @@ START_TEST(unshard_too_far_ahead_names_both_units)
 }
 END_TEST
 
-/* Ranks hand over in other orders, and reduce in the one of the pass. */
+/* Ranks hand over in other orders, and reduce in the one of the pass; they unshard in one. */
 static void reduce_crossed_rank(uint32_t rank, void *shared)
 {
     static const uint32_t orders[2][4] = {{C, D, A, B}, {D, C, B, A}};
@@ -153,9 +153,15 @@ static void reduce_crossed_rank(uint32_t rank, void *shared)
     for (int window = 0; window < 3; window++) {
         host_pass_begin(&host, HSDP_SCOPE_FULL);
         for (int i = 0; i < 4; i++) {
-            uint32_t unit = orders[(rank + (uint32_t)window) % 2][i];
-
-            four_backward(&host, unit);
+            if (i % 2 == 0) {
+                host_must(&host, host_unshard(&host, orders[1][i], HSDP_USE_FORWARD));
+                host_must(&host, host_unshard(&host, orders[1][i + 1], HSDP_USE_FORWARD));
+            }
+            four_backward(&host, orders[(rank + (uint32_t)window) % 2][i]);
+            if (i % 2 == 1) {
+                host_must(&host, host_release(&host, orders[1][i - 1]));
+                host_must(&host, host_release(&host, orders[1][i]));
+            }
         }
         host_pass_end(&host);
         four_step(&host, 2.0);
@@ -473,6 +479,8 @@ static void frozen_first_rank(uint32_t rank, void *shared)
     if (rank == 0) {
         host_acquire(&host, 2);
         host_hand_over(&host, 2);
+    } else {
+        host_attend(&host, 2);
     }
     host_pass_end(&host);
     ck_assert_double_eq(host_step(&host, 0.0).norm, sqrt(40.0));

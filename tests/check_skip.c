@@ -133,6 +133,8 @@ static void order_rank(uint32_t rank, void *shared)
         }
         if (rank == 0) {
             four_backward(&host, C);
+        } else {
+            host_attend(&host, C);
         }
         host_pass_end(&host);
         host_step(&host, 0.0);
@@ -170,6 +172,7 @@ static void late_rank(uint32_t rank, void *shared)
     if (rank == 0) {
         four_backward(&host, D);
     } else {
+        host_attend(&host, D);
         host_must(&host, host_skip(&host, D));
     }
     host_pass_end(&host);
@@ -244,6 +247,7 @@ static void alone_rank(uint32_t rank, void *shared)
     }
     for (uint32_t unit = D; unit > A; unit--) {
         if (rank == 1) {
+            host_attend(&host, unit);
             host_must(&host, host_skip(&host, unit));
         } else {
             four_backward(&host, unit);

@@ -90,10 +90,14 @@ static int32_t reduce_wait(struct host *host)
     uint32_t unit = 0;
     uint64_t ticket = 0;
 
-    host_must(host, host_backward_begin(host, &unit, 1, HSDP_SCOPE_FULL, &host->pass));
-    host_must(host,
-              host->api->unit->backward_end(host->model, host->pass, NULL, &ticket, &host->err));
-    return host->api->job->ticket_wait(host->job, ticket, UINT64_MAX, &host->err);
+    int32_t status = host_backward_begin(host, &unit, 1, HSDP_SCOPE_FULL, &host->pass);
+
+    if (status == HSDP_OK) {
+        status = host->api->unit->backward_end(host->model, host->pass, NULL, &ticket, &host->err);
+    }
+    return status != HSDP_OK
+               ? status
+               : host->api->job->ticket_wait(host->job, ticket, UINT64_MAX, &host->err);
 }
 
 static int32_t step_wait(struct host *host)
@@ -170,10 +174,13 @@ static void pair_rank(uint32_t rank, void *shared)
     status = call_make(&party, pair->calls[rank == 0 ? 0 : 1]);
     ck_assert_uint_le(ranks_now_ms() - start_ms, IN_TIME_MS);
     for (int side = 0; side < 2; side++) {
-        host_must_refuse(&party.host, status, HSDP_ERR_MISMATCH, call_names[pair->calls[side]]);
+        bool is_told_sooner = pair->calls[side] == REDUCE && pair->calls[1 - side] == STEP;
+
+        host_must_refuse(&party.host, status, HSDP_ERR_MISMATCH,
+                         is_told_sooner ? "unit.backward_begin" : call_names[pair->calls[side]]);
     }
-    ck_assert_ptr_nonnull(strstr(party.host.err.message, "rank 0 "));
-    ck_assert_ptr_nonnull(strstr(party.host.err.message, "rank 1 "));
+    ck_assert_ptr_nonnull(strstr(party.host.err.message, "rank 0"));
+    ck_assert_ptr_nonnull(strstr(party.host.err.message, "rank 1"));
     ck_assert_str_ne(party.host.err.operation, "");
     ck_assert_int_eq(call_make(&party, MODEL_CREATE), HSDP_ERR_ABORTED);
     party_leave(&party);

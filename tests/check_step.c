@@ -147,6 +147,8 @@ static void unclosed_rank(uint32_t rank, void *scope)
         host_acquire(&host, 1);
         host_fill(&host, 1, 0, three_four);
         host_hand_over(&host, 1);
+    } else {
+        host_attend(&host, 1);
     }
     host_pass_end(&host);
     host_must_refuse(&host, begin(&host, &spec), HSDP_ERR_STATE, "unit \"b\"");

@@ -239,6 +239,7 @@ static void crossed_rank(uint32_t rank, void *shared)
     two_open(&host, rank);
     for (uint32_t unit = 0; unit < 2; unit++) {
         host_must(&host, host_backward_begin(&host, &unit, 1, HSDP_SCOPE_FULL, &passes[unit]));
+        host_must(&host, host_unshard(&host, unit, HSDP_USE_FORWARD));
     }
     for (uint32_t k = 0; k < 2; k++) {
         uint32_t unit = rank == 0 ? k : 1 - k;
@@ -252,6 +253,7 @@ static void crossed_rank(uint32_t rank, void *shared)
     }
     for (uint32_t unit = 0; unit < 2; unit++) {
         host_must(&host, host_backward_end(&host, passes[unit]));
+        host_must(&host, host_release(&host, unit));
     }
     host_pass_begin(&host, HSDP_SCOPE_FULL); /* takes up what came behind the hand-over */
     host_pass_end(&host);

@@ -376,6 +376,12 @@ void host_hand_over(struct host *host, uint32_t unit)
     host_must(host, host_release(host, unit));
 }
 
+void host_attend(struct host *host, uint32_t unit)
+{
+    host_must(host, host_unshard(host, unit, HSDP_USE_FORWARD));
+    host_must(host, host_release(host, unit));
+}
+
 void host_pass_end(struct host *host)
 {
     host_must(host, host_backward_end(host, host->pass));

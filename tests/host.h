@@ -185,6 +185,8 @@ void host_pass_begin(struct host *host, int32_t scope);
 void host_acquire(struct host *host, uint32_t unit);
 void host_fill(struct host *host, uint32_t unit, uint32_t microbatch, host_value gradient);
 void host_hand_over(struct host *host, uint32_t unit);
+/** Unshards a unit and releases it, on a rank that has no gradient of it: as its peers do. */
+void host_attend(struct host *host, uint32_t unit);
 void host_pass_end(struct host *host);
 
 /* The calls themselves, for those that are refused. */

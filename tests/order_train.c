@@ -199,12 +199,25 @@ enum variation {
     N_VARIATIONS,
 };
 
+/* The first two units stay unsharded on all ranks, which then use them in any order. */
+static void first_two_use(struct host *host, int32_t (*call)(struct host *host, uint32_t unit))
+{
+    host_must(host, call(host, host->n_units - 1));
+    host_must(host, call(host, host->n_units - 2));
+}
+
+static int32_t unshard_forward(struct host *host, uint32_t unit)
+{
+    return host_unshard(host, unit, HSDP_USE_FORWARD);
+}
+
 /* One pass over the units from n_units - 1 down to 0. */
 static void pass_run(struct order_trainer *trainer, int32_t scope, enum variation variation)
 {
     struct host *host = &trainer->host;
     uint32_t order[HOST_MAX_UNITS];
-    bool is_crossed = variation == CROSSED && trainer->run->slots > 1 && host->rank % 2 == 1;
+    bool is_crossing = variation == CROSSED && trainer->run->slots > 1;
+    bool is_crossed = is_crossing && host->rank % 2 == 1;
     bool is_absent = (variation == ABSENT || variation == LATE) && host->rank == 1;
 
     for (uint32_t i = 0; i < host->n_units; i++) {
@@ -216,13 +229,22 @@ static void pass_run(struct order_trainer *trainer, int32_t scope, enum variatio
     }
     host_pass_begin(host, scope);
     for (uint32_t i = 0; i < host->n_units; i++) {
+        if (is_crossing && i == 0) {
+            first_two_use(host, unshard_forward);
+        }
         if (variation == LATE && host->rank != 0 && i != 1) {
             host_grad_add(host, order[i] == 0 ? "w" : order[i] == 1 ? "x" : "z", 0.5, "bf16");
         }
         if (variation == SKIPPED && host->rank == 1 && order[i] == 2) {
+            host_attend(host, order[i]);
             host_must(host, host_skip(host, order[i]));
         } else if (!is_absent || order[i] != 0) {
             unit_backward(trainer, order[i]);
+        } else {
+            host_attend(host, order[i]);
+        }
+        if (is_crossing && i == 1) {
+            first_two_use(host, host_release);
         }
     }
     host_pass_end(host);
@@ -254,6 +276,7 @@ static void alone_run(struct order_trainer *trainer)
     for (int pass = 0; pass < 3; pass++) {
         host_must(host, host_backward_begin(host, units, 1, HSDP_SCOPE_FULL, &host->pass));
         if (host->rank == 1) {
+            host_attend(host, 0);
             host_grad_add(host, "w", 0.25, "fp32");
         } else {
             unit_backward(trainer, 0);

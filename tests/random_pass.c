@@ -181,7 +181,9 @@ struct walk_unit {
 struct walk {
     struct walk_unit units[HOST_MAX_UNITS];
     uint32_t n_units;
-    uint32_t turn; /* all before it are done */
+    uint32_t turn;       /* all before it are done */
+    uint32_t n_gathered; /* units that are or were unsharded for all of their uses, in order, */
+    uint32_t n_released; /* and those that no longer are */
     uint64_t pass;
     uint32_t batch;
     bool is_chunk; /* another pass is open */
@@ -339,6 +341,52 @@ static void unit_skip(struct walk *walk, struct host *host, uint32_t index)
     walk_done(walk, index);
 }
 
+/*
+ * All ranks unshard the units of a pass in one order, and release them in one: then each may use
+ * them in an order of its own. A unit goes before another one comes that may lie in its memory.
+ */
+static bool is_apart(struct host *host, const struct walk_unit *first,
+                     const struct walk_unit *second)
+{
+    uint32_t slot = param_slot(host, second->unit);
+
+    return (first->position > second->position ||
+            second->position - first->position < drawn->n_slots) &&
+           (slot == HSDP_NO_SLOT || param_slot(host, first->unit) != slot);
+}
+
+static bool walk_release(struct walk *walk, struct host *host, uint32_t n_units, bool is_over)
+{
+    while (walk->n_released < n_units) {
+        uint32_t index = walk->n_released;
+
+        if (!is_over && walk->units[index].stage != STAGE_DONE &&
+            !unit_is_left_out(walk, host, index)) {
+            return false;
+        }
+        host_must(host, host_release(host, walk->units[index].unit));
+        walk->n_released++;
+    }
+    return true;
+}
+
+static void walk_gather(struct walk *walk, struct host *host, bool is_over)
+{
+    while (walk->n_gathered < walk->n_units) {
+        const struct walk_unit *next = &walk->units[walk->n_gathered];
+        uint32_t n_before = walk->n_released;
+
+        for (uint32_t i = walk->n_released; i < walk->n_gathered; i++) {
+            n_before = is_apart(host, &walk->units[i], next) ? n_before : i + 1;
+        }
+        if (!walk_release(walk, host, n_before, is_over)) {
+            return;
+        }
+        host_must(host, host_unshard(host, next->unit, HSDP_USE_FORWARD));
+        walk->n_gathered++;
+    }
+}
+
 /* Acquires, hands over or skips one unit, if that may be now. */
 static bool walk_step(struct walk *walk, struct host *host, uint32_t index)
 {
@@ -355,7 +403,8 @@ static bool walk_step(struct walk *walk, struct host *host, uint32_t index)
         unit_skip(walk, host, index);
         return true;
     }
-    if (!walk_may_acquire(walk, host, index)) {
+    walk_gather(walk, host, false);
+    if (index >= walk->n_gathered || !walk_may_acquire(walk, host, index)) {
         return false;
     }
     unit_acquire(host, u->unit, walk->batch);
@@ -379,6 +428,15 @@ static void walk_run(struct walk *walk, struct host *host)
             is_moving = walk_step(walk, host, i) || is_moving;
         }
     }
+    walk_gather(walk, host, true);
+    walk_release(walk, host, walk->n_gathered, true);
+}
+
+static void chunk_release(const struct walk_unit *held, struct host *host)
+{
+    if (held != NULL) {
+        host_must(host, host_release(host, held->unit));
+    }
 }
 
 /*
@@ -387,6 +445,7 @@ static void walk_run(struct walk *walk, struct host *host)
  */
 static void chunks_run(struct walk walks[2], struct host *host)
 {
+    const struct walk_unit *held = NULL; /* the last one taken: unsharded on all ranks */
     struct walk *live = NULL; /* the pass of the unit that is acquired, and not handed over */
     uint32_t live_index = 0;
     uint32_t next[2] = {0, 0};
@@ -396,29 +455,40 @@ static void chunks_run(struct walk walks[2], struct host *host)
         uint32_t w = (uint32_t)(mixed(FOR_ORDER, RANDOM_MAX_RANKS, walks[0].batch, n_taken) % 2);
         struct walk *walk = &walks[next[w] < walks[w].n_units ? w : 1 - w];
         uint32_t index = next[walk == walks ? 0 : 1]++;
-        bool is_skipped = unit_is_skipped(host, walk->units[index].unit, walk->batch);
+        const struct walk_unit *taken = &walk->units[index];
+        bool is_beside =
+            held == NULL || (is_apart(host, held, taken) && is_apart(host, taken, held));
+        bool is_skipped = unit_is_skipped(host, taken->unit, walk->batch);
         bool is_late = mixed(FOR_ORDER, host->rank, walk->batch, 100 + n_taken) % 2 == 0;
 
-        if (live != NULL &&
-            (is_skipped || is_late || !is_free_beside(live, host, &walk->units[index]))) {
+        if (live != NULL && (is_skipped || is_late || !is_beside)) {
             unit_hand_over(live, host, live_index);
             live = NULL;
         }
+        if (!is_beside) {
+            chunk_release(held, host);
+        }
+        host_must(host, host_unshard(host, taken->unit, HSDP_USE_FORWARD));
         if (is_skipped) {
             unit_skip(walk, host, index);
-            continue;
+        } else {
+            unit_acquire(host, taken->unit, walk->batch);
+            walk->units[index].stage = STAGE_LIVE;
+            if (live != NULL) {
+                unit_hand_over(live, host, live_index);
+            }
+            live = walk;
+            live_index = index;
         }
-        unit_acquire(host, walk->units[index].unit, walk->batch);
-        walk->units[index].stage = STAGE_LIVE;
-        if (live != NULL) {
-            unit_hand_over(live, host, live_index);
+        if (is_beside) {
+            chunk_release(held, host);
         }
-        live = walk;
-        live_index = index;
+        held = taken;
     }
     if (live != NULL) {
         unit_hand_over(live, host, live_index);
     }
+    chunk_release(held, host);
 }
 
 /* Closes a pass; what was left out may still have late gradients. */

@@ -37,6 +37,13 @@ extern "C" {
  * and skipped instead of reduced: that takes no slot, however many units follow. One that is
  * neither reduced nor skipped holds up those behind it, of which the `slots`-th cannot be acquired;
  * backward_end skips what is left.
+ *
+ * Ranks compare both, also over shared memory where nobody would wait: the units that are made
+ * whole, among the ranks that share their parameters (releases count, since after the last one the
+ * next unshard is an all-gather; a use beside another one is not), and the passes, among the ranks
+ * that reduce them. A difference is HSDP_ERR_MISMATCH on all ranks: of a pass while it is open, of
+ * an unshard at the next pass, wait or step. It names the first place that differs, counted from
+ * the creation of the model, and both ranks and units.
  */
 
 #define HSDP_USE_FORWARD      0
@@ -93,7 +100,8 @@ struct hsdp_unit_ops {
      * one scope. Open passes have disjoint units (pipeline chunks). All ranks of a unit's class
      * declare the same units in the same order.
      *
-     * Errors: HSDP_ERR_INVALID for a unit twice, or one with a name for a parameter of another unit
+     * Errors: HSDP_ERR_MISMATCH when a peer has declared something else;
+     * HSDP_ERR_INVALID for a unit twice, or one with a name for a parameter of another unit
      * that is listed before it (both are named); HSDP_ERR_STATE for one that an open pass holds,
      * or a scope that needs more memory than `accumulation_scope` has planned.
      */

@@ -120,6 +120,9 @@ struct wait {
     uint64_t deadline_ns;  /* of the operation; 0 = job_timeout_ms from the start of this wait */
     uint64_t n_bytes;      /* what it moves, for the record; 0 = nothing, or not known */
     uint64_t record;       /* of the operation that it is part of; 0 = its own, if it blocks */
+    /* NULL, or looks from time to time whether the wait is in vain: an error fails the job. */
+    int32_t (*check)(void *user, struct hsdp_error *reterr);
+    void *user;
 };
 
 bool wait_is_met(const struct wait *wait); /* sequentially consistent: see wait.c */

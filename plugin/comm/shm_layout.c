@@ -34,16 +34,23 @@ bool shm_inner_is_local(const struct store *store, uint32_t unit)
     return !shm_inner_is_step(store, unit) && store->units[unit].sums.inner_elems == 0;
 }
 
-/* The ranks that differ from this one in `dims`, in mesh order. */
+/* The ranks that differ from `own` in `dims`, in mesh order. */
+static void ranks_list(struct shm_ranks *ret, const struct hsdp_mesh *mesh, uint32_t own,
+                       uint32_t dims)
+{
+    ret->n_ranks = mesh_span(mesh, dims);
+    for (uint32_t i = 0; i < ret->n_ranks; i++) {
+        ret->ranks[i] = mesh_peer(mesh, dims, own, i);
+    }
+}
+
+/* The same with the sizes, the name and the counters of a group. */
 static void ranks_init(struct shm_ranks *ret, struct store *store, uint32_t dims)
 {
     const struct hsdp_mesh *mesh = store->plan->mesh;
     char counter[96];
 
-    ret->n_ranks = mesh_span(mesh, dims);
-    for (uint32_t i = 0; i < ret->n_ranks; i++) {
-        ret->ranks[i] = mesh_peer(mesh, dims, store->rank, i);
-    }
+    ranks_list(ret, mesh, store->rank, dims);
     for (uint32_t d = 0; d < mesh->n_dims; d++) {
         if ((dims >> d & 1u) != 0) {
             ret->dim_sizes[ret->n_dims++] = mesh->sizes[d];
@@ -62,6 +69,7 @@ static void class_init(struct shm_class *ret, struct store *store, const struct 
 {
     const uint32_t *cuts = place->cuts;
 
+    ranks_list(&ret->reduced, store->plan->mesh, store->rank, place->reduced);
     ranks_init(&ret->gather, store, cuts[HSDP_SHARD_PARAM]);
     ranks_init(&ret->inner, store, cuts[HSDP_SHARD_GRAD]);
     ranks_init(&ret->outer, store, place->reduced & ~cuts[HSDP_SHARD_GRAD]);
@@ -120,6 +128,9 @@ int32_t shm_layout(struct store *store, struct hsdp_error *reterr)
     }
     store->counters_offset = shm_ties_offset() + plan->ties_elems * sizeof(float);
     offset = store->counters_offset + plan->n_units * sizeof(struct shm_counters);
+    if (shm_journals_layout(store, &offset, reterr) != HSDP_OK) {
+        return HSDP_ERR_NO_MEMORY;
+    }
     store->slots_offset = bytes_align(offset, PLAN_GRANULE_BYTES);
     store->stage_offset =
         bytes_align(store->slots_offset + plan->grad_slots_bytes, PLAN_GRANULE_BYTES);

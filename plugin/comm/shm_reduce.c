@@ -340,6 +340,8 @@ int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, u
     reduction->wait.n_bytes = contribution_bytes(store, unit);
     reduction->work.label = &reduction->wait;
     reduction->work.is_queued = true;
+    reduction->wait.check = shm_journals_check;
+    reduction->wait.user = store;
     reduction->turn = gradient->turn;
     reduction->position = gradient->position;
     reduction->scope = gradient->scope;

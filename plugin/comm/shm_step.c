@@ -86,6 +86,7 @@ int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
 
     access_set(store, unit, PROT_READ);
     unshard->wait.n_bytes = unshard_count(store, unit);
+    shm_journal_unshard(store, unit);
     for (uint32_t i = 0; i < writers->n_ranks; i++) {
         unshard->entries[i].counter = &shm_header(store, writers->ranks[i])->epoch;
         unshard->entries[i].target = store->epoch;
@@ -99,6 +100,8 @@ int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
     unshard->wait.group = writers->name;
     unshard->wait.unit = store->plan->units[unit].name;
     unshard->wait.sequence = store->epoch;
+    unshard->wait.check = shm_journals_check;
+    unshard->wait.user = store;
     if (unshard->is_active) { /* an earlier ticket nobody waited for: now it means this epoch */
         *ret_ticket = unshard->work.ticket;
         return HSDP_OK;
@@ -130,6 +133,7 @@ int32_t shm_step_start(struct store *store, const struct step_words *mine,
     probe_write(store->probe, PROBE_STEP_WORDS, PROBE_NO_UNIT, &header->words[store->step % 2],
                 sizeof(*mine));
     header->words[store->step % 2] = *mine;
+    shm_journals_mark(store);
     job_signal(store->job, &header->step_arrived, store->step, store->world, store->n_world);
     for (uint32_t rank = 0; rank < store->n_world; rank++) {
         entries[rank].counter = &shm_header(store, rank)->step_arrived;
@@ -140,6 +144,8 @@ int32_t shm_step_start(struct store *store, const struct step_words *mine,
     probe_expect(store->probe, entries, store->n_world);
     store->step_wait.entries = entries;
     store->step_wait.n_entries = store->n_world;
+    store->step_wait.check = shm_journals_check;
+    store->step_wait.user = store;
     store->step_wait.operation = "step";
     store->step_wait.sequence = store->step;
     return HSDP_OK;
@@ -207,7 +213,7 @@ int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct h
     }
     all.weight = weight_sum(store);
     *ret_all = all;
-    return HSDP_OK;
+    return shm_journals_settle(store, reterr);
 }
 
 /* -------------------------------------------------------------------------------- publish */

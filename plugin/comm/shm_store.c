@@ -82,6 +82,7 @@ static void store_close(struct store *store)
     shared_memory_fini(&store->memory);
     free(store->entries);
     free(store->units);
+    shm_journals_free(store);
     free(store->classes);
     plan_destroy(store->plan);
     job_unref(store->job);
@@ -170,6 +171,21 @@ out:
     return status;
 }
 
+static int32_t store_pass_begin(struct store *store, const uint32_t *units, uint64_t n_units,
+                                int32_t scope, struct hsdp_error *reterr)
+{
+    struct hsdp_error err;
+    int32_t status = shm_journal_pass(store, units, n_units, scope, &err);
+
+    if (status != HSDP_OK) {
+        status = job_fail(store->job, &err);
+        if (reterr != NULL) {
+            *reterr = err;
+        }
+    }
+    return status;
+}
+
 static const void *store_params(struct store *store, uint32_t unit, uint32_t buffer)
 {
     return store->units[unit].view[buffer];
@@ -225,6 +241,7 @@ const struct transport_ops shm_transport = {
     .reshard = shm_reshard,
     .grads_acquire = shm_grads_acquire,
     .grads_add = shm_grads_add,
+    .pass_begin = store_pass_begin,
     .reduce = shm_reduce,
     .has_leftover = store_has_leftover,
     .reduce_blocker = shm_reduce_blocker,

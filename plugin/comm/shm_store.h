@@ -4,6 +4,7 @@
 #define COMM_SHM_STORE_H
 
 #include "comm/probe.h"
+#include "comm/shm_journal.h"
 #include "comm/transport.h"
 
 /*
@@ -15,6 +16,7 @@
  *   tied elements   in a step or a sync                  after ties_arrived, until ties_consumed,
  *                                                        by the other stages that hold them
  *   counters        one struct shm_counters per unit     the unit's groups
+ *   journals        in an unshard or backward_begin      at any time: see shm_journal.h
  *   parameters (*)  in a step or an edit                 between unshard and release
  *   slots           the host, from unshard(BACKWARD*)    after `arrived`, until `consumed`, where
  *                   to reduce                            scope inner or full is planned
@@ -127,13 +129,16 @@ struct shm_ranks {
 };
 
 struct shm_class {
-    struct shm_ranks gather; /* P: unshard */
-    struct shm_ranks inner;  /* G */
-    struct shm_ranks outer;  /* R\G */
-    struct shm_ranks steps;  /* S: whose epoch an unshard awaits */
-    struct shm_ranks copies; /* S\P: whose parameters this rank's step slice goes to */
-    char reduce_name[64];    /* R, for errors */
-    uint64_t n_reductions;   /* begun, in the same order on every rank: numbers them */
+    struct shm_ranks gather;      /* P: unshard */
+    struct shm_ranks inner;       /* G */
+    struct shm_ranks outer;       /* R\G */
+    struct shm_ranks steps;       /* S: whose epoch an unshard awaits */
+    struct shm_ranks copies;      /* S\P: whose parameters this rank's step slice goes to */
+    struct shm_ranks reduced;     /* R */
+    struct shm_journal *unshards; /* of P; NULL = it is this rank alone */
+    struct shm_journal *passes;   /* of R; likewise, and where nothing is trained */
+    char reduce_name[64];         /* R, for errors */
+    uint64_t n_reductions;        /* begun, in the same order on every rank: numbers them */
 };
 
 enum shm_stage {
@@ -210,6 +215,8 @@ struct store {
     uint8_t *private_memory;
     uint64_t private_bytes;
     struct shm_class *classes;
+    struct shm_journal *journals;
+    uint32_t n_journals;
     struct shm_unit *units;
     struct wait_entry *entries; /* of all reductions and unshards */
     uint32_t world[SHM_MAX_RANKS];

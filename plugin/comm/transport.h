@@ -155,6 +155,11 @@ struct transport_ops {
     int32_t (*grads_add)(struct store *store, const struct store_addition *addition,
                          struct hsdp_error *reterr);
 
+    /* Declares the units of a pass, in the order of their reductions, before any of these. Fails
+     * the job where peers have declared something else. */
+    int32_t (*pass_begin)(struct store *store, const uint32_t *units, uint64_t n_units,
+                          int32_t scope, struct hsdp_error *reterr);
+
     /* Enqueues the reduction of what lies in the unit's slot, which the host gives back. Of a unit
      * of aliases alone nothing is reduced, and the ticket is 0. */
     int32_t (*reduce)(struct store *store, const struct store_gradient *gradient,

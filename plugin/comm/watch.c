@@ -200,12 +200,18 @@ static int32_t wait_judge(struct hsdp_job *job, const struct wait *wait, uint64_
     uint64_t lost = missing_ranks(wait) & look->gone;
     uint64_t waited_ns = look->now_ns > start_ns ? look->now_ns - start_ns : 0;
     uint64_t deadline_ns = wait->deadline_ns;
+    struct hsdp_error err;
 
     if (wait->n_entries > 0 && wait_is_met(wait)) {
         return HSDP_OK;
     }
     if (lost != 0) {
         return loss_raise(job, wait, lost, waited_ns, reterr);
+    }
+    if (wait->check != NULL && wait->check(wait->user, &err) != HSDP_OK) {
+        err.waited_ms = waited_ns / NS_PER_MS;
+        failure_raise(job, &err);
+        return failure_tell(job, reterr);
     }
     if (deadline_ns == 0) {
         deadline_ns = deadline_add(start_ns, timeout_ns(job));

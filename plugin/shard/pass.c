@@ -144,6 +144,10 @@ int32_t unit_backward_begin(struct hsdp_model *model, const uint32_t *units, uin
         return error_set(reterr, HSDP_ERR_NO_MEMORY,
                          "unit.backward_begin: no memory for %" PRIu64 " units", n_units);
     }
+    status = model->ops->pass_begin(model->store, units, n_units, scope, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
     for (uint64_t i = 0; i < n_units; i++) {
         pass->units[i] = units[i];
         model->units[units[i]].pass = pass;
