@@ -10,6 +10,7 @@ void call_begin(struct call *call, const char *name, struct hsdp_error *reterr)
     call->name = name;
     call->reterr = reterr;
     call->job = NULL;
+    call->is_collective = false;
     call->status = HSDP_OK;
     call->err.status = HSDP_OK;
 }
@@ -120,6 +121,14 @@ static void error_give(struct call *call)
     outtake(&intake_error, &call->err, call->reterr);
 }
 
+void call_is_collective(struct call *call)
+{
+    if (call_is_ok(call)) {
+        job_collective_begin(call->job, call->name);
+        call->is_collective = true;
+    }
+}
+
 void call_needs_stream(struct call *call, const void *stream)
 {
     if (call_is_ok(call) && stream != NULL) {
@@ -131,6 +140,9 @@ void call_needs_stream(struct call *call, const void *stream)
 
 int32_t call_end(struct call *call)
 {
+    if (call->is_collective) {
+        call->status = job_collective_end(call->job, call->status, &call->err);
+    }
     if (call->job != NULL) {
         job_leave(call->job);
     }

@@ -16,6 +16,7 @@ struct call {
     const char *name;          /* "mesh.create" */
     struct hsdp_error *reterr; /* the host's, of any size, or NULL */
     struct hsdp_job *job;      /* entered, to be left at the end; NULL = none */
+    bool is_collective;        /* over the job */
     int32_t status;            /* of the call so far */
     struct hsdp_error err;     /* ours; but for its status it is written only on failure */
 };
@@ -56,6 +57,12 @@ void call_enters_failed(struct call *call, struct hsdp_job *job);
 
 /** Enters the job of a model that call_needs has asked for. */
 void call_enters_model(struct call *call, const struct hsdp_model *model);
+
+/**
+ * The call is collective over the job that it has entered: what it asks for from here on, and
+ * cannot get, call_end tells the other ranks, which would wait for this one.
+ */
+void call_is_collective(struct call *call);
 
 /** Asks for a stream of the job's device: on a CPU there is only NULL. */
 void call_needs_stream(struct call *call, const void *stream);

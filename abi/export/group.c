@@ -43,6 +43,7 @@ static int32_t entry_connect(hsdp_job *job, struct hsdp_error *reterr)
     call_begin(&call, "group.connect", reterr);
     call_needs(&call, "job", job);
     call_enters(&call, job);
+    call_is_collective(&call);
     if (call_is_ok(&call)) {
         call.status = group_connect(job, &call.err);
     }

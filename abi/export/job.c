@@ -121,9 +121,10 @@ static int32_t entry_setting_set(hsdp_job *job, const char *key, const char *val
 
     call_begin(&call, "job.setting_set", reterr);
     call_needs(&call, "job", job);
+    call_enters(&call, job);
+    call_is_collective(&call);
     call_needs(&call, "key", key);
     call_needs(&call, "value", value);
-    call_enters(&call, job);
     if (call_is_ok(&call)) {
         call.status = job_setting_set(job, key, value, &call.err);
     }

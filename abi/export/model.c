@@ -13,9 +13,10 @@ static int32_t entry_create(hsdp_job *job, const hsdp_plan *plan, hsdp_model **r
 
     call_begin(&call, "model.create", reterr);
     call_needs(&call, "job", job);
+    call_enters(&call, job);
+    call_is_collective(&call);
     call_needs(&call, "plan", plan);
     call_needs(&call, "ret_model", ret_model);
-    call_enters(&call, job);
     if (call_is_ok(&call)) {
         call.status = model_create(job, plan, &model, &call.err);
     }
@@ -132,6 +133,7 @@ static int32_t entry_edit_begin(hsdp_model *model, void *stream, struct hsdp_err
     call_begin(&call, "model.edit_begin", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
+    call_is_collective(&call);
     call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = model_edit_begin(model, stream, &call.err);
@@ -190,6 +192,7 @@ static int32_t entry_sync(hsdp_model *model, void *stream, struct hsdp_error *re
     call_begin(&call, "model.sync", reterr);
     call_needs(&call, "model", model);
     call_enters_model(&call, model);
+    call_is_collective(&call);
     call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
         call.status = model_sync(model, stream, &call.err);

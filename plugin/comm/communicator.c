@@ -276,29 +276,45 @@ static int32_t requests_exchange(struct hsdp_job *job, uint64_t round, struct gr
 
 /* ----------------------------------------------------------------------------------- connect */
 
-static int32_t group_attach(struct hsdp_group *group, struct hsdp_error *reterr)
+/* A group of one has a communicator of its own, which nobody else knows. */
+static int32_t single_make(struct hsdp_group *group, struct hsdp_error *reterr)
 {
-    struct hsdp_job *job = group->job;
+    struct communicator *single = calloc(1, sizeof(*single));
 
-    if (group->n_ranks == 1) { /* a communicator of its own, which nobody else knows */
-        group->communicator = calloc(1, sizeof(*group->communicator));
-        if (group->communicator == NULL) {
-            return error_set(reterr, HSDP_ERR_NO_MEMORY, OPERATION ": no memory");
+    if (single != NULL) {
+        single->n_ranks = 1;
+        single->areas[0] = area_map(-1, 0, 1);
+    }
+    if (single == NULL || single->areas[0] == NULL) {
+        free(single);
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, OPERATION ": no memory for group \"%s\"",
+                         group->name);
+    }
+    group->communicator = single;
+    return HSDP_OK;
+}
+
+/* Those that an earlier call has made, and then failed, are kept. */
+static int32_t singles_make(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    int32_t status = HSDP_OK;
+
+    for (struct hsdp_group *g = job->groups; g != NULL && status == HSDP_OK; g = g->next) {
+        if (g->n_ranks == 1 && g->communicator == NULL) {
+            status = single_make(g, reterr);
         }
-        group->communicator->n_ranks = 1;
-        group->communicator->areas[0] = area_map(-1, 0, 1);
-        if (group->communicator->areas[0] == NULL) {
-            free(group->communicator);
-            group->communicator = NULL;
-            return error_set(reterr, HSDP_ERR_NO_MEMORY, OPERATION ": no memory");
-        }
-    } else {
+    }
+    return status;
+}
+
+static void group_attach(struct hsdp_group *group)
+{
+    if (group->n_ranks > 1) {
         group->communicator =
-            communicator_find(job, group->members, group->name_hash, group->instance);
+            communicator_find(group->job, group->members, group->name_hash, group->instance);
         group->communicator->is_taken = true;
     }
     group->is_connected = true;
-    return HSDP_OK;
 }
 
 /* Forgets what was added from `first` on: it has come to nothing, on all ranks alike. */
@@ -360,17 +376,20 @@ int32_t group_connect(struct hsdp_job *job, struct hsdp_error *reterr)
     if (status != HSDP_OK) {
         return status;
     }
-    status = communicators_make(job, &first, reterr);
+    status = singles_make(job, reterr);
+    if (status == HSDP_OK) { /* which ends with an exchange: nothing may fail behind it */
+        status = communicators_make(job, &first, reterr);
+    }
     if (status != HSDP_OK) {
         if (first != NULL) {
             communicators_drop(job, first);
         }
         return status;
     }
-    for (struct hsdp_group *g = job->groups; g != NULL && status == HSDP_OK; g = g->next) {
+    for (struct hsdp_group *g = job->groups; g != NULL; g = g->next) {
         if (!g->is_connected) {
-            status = group_attach(g, reterr);
+            group_attach(g);
         }
     }
-    return status;
+    return HSDP_OK;
 }

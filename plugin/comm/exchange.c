@@ -20,11 +20,24 @@
  * come to the next one, so all have read this one.
  */
 
+/* A status that is no success, and its sentence, cut to what fits. */
+struct opinion {
+    int32_t status;
+    char message[500];
+};
+
+/* A rank that cannot go on says so instead of whatever the others say. */
+static bool is_refusal(const struct mailbox *mailbox)
+{
+    return mailbox->is_opinion != 0 && mailbox->n_bytes == sizeof(struct opinion);
+}
+
 static bool is_alike(const struct mailbox *one, const struct mailbox *other)
 {
     return strncmp(one->operation, other->operation, sizeof(one->operation)) == 0 &&
-           one->is_opinion == other->is_opinion &&
-           (one->is_opinion != 0 || one->n_bytes == other->n_bytes);
+           (is_refusal(one) || is_refusal(other) ||
+            (one->is_opinion == other->is_opinion &&
+             (one->is_opinion != 0 || one->n_bytes == other->n_bytes)));
 }
 
 /* All ranks see the same mailboxes, so all find the same difference. */
@@ -49,6 +62,26 @@ static int32_t mailboxes_compare(struct hsdp_job *job, struct control *control,
         error_where(&err, first->operation, NULL, NULL);
         failure_raise(job, &err);
         return failure_tell(job, reterr);
+    }
+    return HSDP_OK;
+}
+
+/* What another rank has refused, for one that has not: the same on all of these. */
+static int32_t refusals_tell(struct hsdp_job *job, struct control *control,
+                             struct hsdp_error *reterr)
+{
+    for (uint32_t rank = 0; rank < control->world_ranks; rank++) {
+        const struct mailbox *mailbox = control_mailbox(control, job->n_exchanges, rank);
+        struct opinion opinion;
+
+        if (!is_refusal(mailbox)) {
+            continue;
+        }
+        memcpy(&opinion, mailbox->bytes, sizeof(opinion));
+        error_set(reterr, opinion.status, "%.31s: rank %" PRIu32 ": %.*s", mailbox->operation, rank,
+                  (int)sizeof(opinion.message) - 1, opinion.message);
+        error_where(reterr, mailbox->operation, NULL, NULL);
+        return opinion.status;
     }
     return HSDP_OK;
 }
@@ -104,8 +137,18 @@ int32_t exchange_run(struct hsdp_job *job, const struct mailbox *mine, uint64_t 
 
     probe_write(job->probe, PROBE_MAILBOX, PROBE_NO_UNIT, own, sizeof(*own));
     memcpy(own, mine, offsetof(struct mailbox, bytes) + mine->n_bytes);
-    status = mailboxes_await(job, mine, deadline_ns, reterr);
-    return status == HSDP_OK ? mailboxes_compare(job, control, reterr) : status;
+    if (job->collective.call != NULL) { /* whatever its parts are called */
+        snprintf(own->operation, sizeof(own->operation), "%s", job->collective.call);
+    }
+    status = mailboxes_await(job, own, deadline_ns, reterr);
+    if (status == HSDP_OK) {
+        status = mailboxes_compare(job, control, reterr);
+    }
+    if (status == HSDP_OK && !is_refusal(own)) {
+        status = refusals_tell(job, control, reterr);
+    }
+    job->collective.is_told |= status != HSDP_OK || is_refusal(own);
+    return status;
 }
 
 int32_t job_exchange(struct hsdp_job *job, const char *operation, const void *mine,
@@ -128,12 +171,6 @@ int32_t job_exchange(struct hsdp_job *job, const char *operation, const void *mi
     return status;
 }
 
-/* A status that is no success, and its sentence, cut to what fits. */
-struct opinion {
-    int32_t status;
-    char message[500];
-};
-
 int32_t exchange_agree_by(struct hsdp_job *job, const char *operation, int32_t status,
                           uint64_t deadline_ns, struct hsdp_error *reterr)
 {
@@ -149,25 +186,35 @@ int32_t exchange_agree_by(struct hsdp_job *job, const char *operation, int32_t s
     }
     snprintf(mailbox.operation, sizeof(mailbox.operation), "%s", operation);
     exchanged = exchange_run(job, &mailbox, deadline_ns, reterr);
-    if (exchanged != HSDP_OK) {
-        return exchanged;
-    }
-    for (uint32_t rank = 0; rank < job->launch.world_ranks && status == HSDP_OK; rank++) {
-        const struct mailbox *other =
-            control_mailbox(atomic_load(&job->control), job->n_exchanges, rank);
-        struct opinion theirs;
-
-        if (other->n_bytes == sizeof(theirs)) {
-            memcpy(&theirs, other->bytes, sizeof(theirs));
-            return error_set(reterr, theirs.status, "%s: rank %" PRIu32 ": %s", operation, rank,
-                             theirs.message);
-        }
-    }
-    return status;
+    return exchanged != HSDP_OK ? exchanged : status;
 }
 
 int32_t exchange_agree(struct hsdp_job *job, const char *operation, int32_t status,
                        struct hsdp_error *reterr)
 {
     return exchange_agree_by(job, operation, status, 0, reterr);
+}
+
+/* -------------------------------------------------------------------------- calls of the host */
+
+void job_collective_begin(struct hsdp_job *job, const char *call)
+{
+    job->collective.call = job_is_connected(job) ? call : NULL;
+    job->collective.is_told = false;
+}
+
+void job_collective_alone(struct hsdp_job *job)
+{
+    job->collective.is_told = true;
+}
+
+int32_t job_collective_end(struct hsdp_job *job, int32_t status, struct hsdp_error *reterr)
+{
+    const char *call = job->collective.call;
+
+    if (call != NULL && status < 0 && !job->collective.is_told && failure_first(job) == NULL) {
+        status = exchange_agree(job, call, status, reterr);
+    }
+    job->collective.call = NULL;
+    return status;
 }

@@ -212,6 +212,18 @@ void job_work_cancel(struct hsdp_job *job, struct work *work);
 int32_t job_exchange(struct hsdp_job *job, const char *operation, const void *mine,
                      uint64_t n_bytes, void *ret_all, struct hsdp_error *reterr);
 
+/*
+ * A call of the host that is collective over the job. Ranks wait for each other in its exchanges,
+ * which all have its name from begin to end. A rank that cannot go on, for an argument or memory,
+ * just returns: the end says so in the place of its next exchange, and that one fails on all ranks
+ * with this one's status and sentence. So the last thing that may fail is followed by an exchange.
+ */
+void job_collective_begin(struct hsdp_job *job, const char *call);
+/** The refusal that comes is the same on all ranks, or this one should not be here: not told. */
+void job_collective_alone(struct hsdp_job *job);
+/** Returns status, or that of the job if it has failed meanwhile. */
+int32_t job_collective_end(struct hsdp_job *job, int32_t status, struct hsdp_error *reterr);
+
 /** Memory of all ranks in one file that exists only while it is open or mapped. */
 struct shared_memory {
     int fd;

@@ -128,6 +128,10 @@ struct hsdp_job {
     uint64_t next_look_ns;     /* when deadlines and peers are looked at again */
     _Atomic uint32_t look_now; /* or at once: somebody has died */
     struct standstill standstill;
+    struct {
+        const char *call; /* that is collective over the job, and has begun; NULL = none */
+        bool is_told;     /* no rank waits for what this one says of its failure */
+    } collective;
     struct cancelled *cancelled; /* n_cancelled ranges of tickets, in order */
     uint64_t n_cancelled;
 

@@ -251,6 +251,7 @@ int32_t job_setting_set(struct hsdp_job *job, const char *key, const char *value
     }
     status = change_agree(job, key, value, reterr);
     if (status == HSDP_OK) {
+        job_collective_alone(job); /* what is wrong with it is so on all ranks */
         status = settings_get(&job->settings, key, &old_value, &old_source, reterr);
     }
     if (status != HSDP_OK) {

@@ -114,28 +114,6 @@ static int32_t store_create(struct hsdp_job *job, const struct hsdp_plan *plan,
     return HSDP_OK;
 }
 
-/* One rank without memory must not leave the others with a model that it has not. */
-static int32_t mapping_agree(struct store *store, int32_t mine, struct hsdp_error *reterr)
-{
-    int32_t all[SHM_MAX_RANKS];
-    struct hsdp_error err;
-    int32_t status;
-
-    status = job_exchange(store->job, "model.create", &mine, sizeof(mine), all,
-                          mine == HSDP_OK ? reterr : &err);
-    if (mine != HSDP_OK || status != HSDP_OK) {
-        return mine != HSDP_OK ? mine : status;
-    }
-    for (uint32_t rank = 0; rank < store->n_world; rank++) {
-        if (all[rank] != HSDP_OK) {
-            return error_set(reterr, all[rank],
-                             "model.create: rank %" PRIu32 " could not map its memory (%s)", rank,
-                             error_name(all[rank]));
-        }
-    }
-    return HSDP_OK;
-}
-
 static int32_t store_open(struct hsdp_job *job, const struct hsdp_plan *plan,
                           struct store **ret_store, struct hsdp_error *reterr)
 {
@@ -158,7 +136,12 @@ static int32_t store_open(struct hsdp_job *job, const struct hsdp_plan *plan,
     if (status != HSDP_OK) {
         goto out;
     }
-    status = mapping_agree(store, shm_map(store, reterr), reterr);
+    status = shm_map(store, reterr);
+    if (status != HSDP_OK) {
+        goto out;
+    }
+    /* One rank without memory must not leave the others with a model that it has not. */
+    status = job_exchange(job, "model.create", NULL, 0, NULL, reterr);
     if (status != HSDP_OK) {
         goto out;
     }

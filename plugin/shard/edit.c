@@ -50,6 +50,9 @@ int32_t model_edit_begin(struct hsdp_model *model, void *stream, struct hsdp_err
 
     (void)stream;
     status = model_idle_check(model, "model.edit_begin", reterr);
+    if (status != HSDP_OK) {
+        job_collective_alone(model->job); /* a step or an edit is open on all */
+    }
     if (status == HSDP_OK) {
         status = model_rest_check(model, "model.edit_begin", reterr);
     }
@@ -178,8 +181,14 @@ static int32_t states_agree(struct hsdp_model *model, struct hsdp_error *reterr)
 int32_t model_sync(struct hsdp_model *model, void *stream, struct hsdp_error *reterr)
 {
     int32_t status = edit_check(model, "model.sync", reterr);
+    float *tied = NULL;
 
     (void)stream;
+    if (status != HSDP_OK) {
+        job_collective_alone(model->job); /* an edit is open on all, or on none */
+        return status;
+    }
+    status = ties_reserve(model, &tied, reterr);
     if (status == HSDP_OK) {
         status = states_agree(model, reterr);
     }
@@ -195,8 +204,13 @@ int32_t model_sync(struct hsdp_model *model, void *stream, struct hsdp_error *re
             status = flat_sync(model, unit, 0, HSDP_FLAT_STATE + (int32_t)s, reterr);
         }
     }
+    /* A rank that could not is of one plan; the stages that are tied to it hear of that here. */
     if (status == HSDP_OK) {
-        status = ties_sync(model, reterr);
+        status = job_exchange(model->job, "model.sync", NULL, 0, NULL, reterr);
     }
+    if (status == HSDP_OK) {
+        status = ties_sync(model, tied, reterr);
+    }
+    free(tied);
     return status;
 }

@@ -329,22 +329,24 @@ static int32_t flat_sync(struct hsdp_model *model, int32_t flat, float *values,
     return status;
 }
 
-int32_t ties_sync(struct hsdp_model *model, struct hsdp_error *reterr)
+int32_t ties_reserve(const struct hsdp_model *model, float **ret_values, struct hsdp_error *reterr)
+{
+    uint64_t n_elems = 1;
+
+    for (uint64_t i = 0; i < model->ties.n_runs; i++) {
+        n_elems += model->ties.ranges[i].n_elems;
+    }
+    *ret_values = malloc(n_elems * sizeof(**ret_values));
+    return *ret_values == NULL ? memory_refuse(reterr) : HSDP_OK;
+}
+
+int32_t ties_sync(struct hsdp_model *model, float *values, struct hsdp_error *reterr)
 {
     struct fp_mode mode;
-    uint64_t n_elems = 1;
-    float *values;
     int32_t status;
 
     if (model->plan->n_ties == 0) {
         return HSDP_OK;
-    }
-    for (uint64_t i = 0; i < model->ties.n_runs; i++) {
-        n_elems += model->ties.ranges[i].n_elems;
-    }
-    values = malloc(n_elems * sizeof(*values));
-    if (values == NULL) {
-        return memory_refuse(reterr);
     }
     mode = fp_mode_enter();
     status = flat_sync(model, HSDP_FLAT_MASTER, values, reterr);
@@ -352,6 +354,5 @@ int32_t ties_sync(struct hsdp_model *model, struct hsdp_error *reterr)
         status = flat_sync(model, HSDP_FLAT_STATE + (int32_t)s, values, reterr);
     }
     fp_mode_leave(mode);
-    free(values);
     return status;
 }

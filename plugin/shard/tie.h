@@ -54,8 +54,10 @@ int32_t ties_agree(struct hsdp_job *job, const struct hsdp_plan *plan, struct ti
 /** Adds up the undivided step gradients of all holders. Without ties nothing is done. */
 int32_t ties_sum(struct hsdp_model *model, struct hsdp_error *reterr);
 
+/** Room for what ties_sync moves; freed by the caller. */
+int32_t ties_reserve(const struct hsdp_model *model, float **ret_values, struct hsdp_error *reterr);
 /** Gives masters and states of the first holder to the others. Without ties nothing is done. */
-int32_t ties_sync(struct hsdp_model *model, struct hsdp_error *reterr);
+int32_t ties_sync(struct hsdp_model *model, float *values, struct hsdp_error *reterr);
 
 /** Whether a unit's trainable buffer has tied elements on this rank. */
 bool ties_has_unit(const struct hsdp_model *model, uint32_t unit);
