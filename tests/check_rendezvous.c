@@ -245,6 +245,7 @@ static void missing_expect(uint32_t rank, uint32_t missing)
     ck_assert_uint_eq(err.n_missing_ranks, 1);
     ck_assert_uint_eq(err.missing_ranks[0], missing);
     ck_assert_uint_ge(ranks_now_ms() - start_ms, 900); /* less what started the others later */
+    ck_assert_uint_ge(err.waited_ms, 900);
     ck_assert_int_eq(job_status(job, NULL), HSDP_ERR_TIMEOUT);
     job_destroy(job);
 }
@@ -300,6 +301,23 @@ static void other_world_rank(uint32_t rank, void *shared)
 START_TEST(job_connect_worlds_of_other_sizes_mismatch_on_all)
 {
     ranks_run(2, RANKS_LIMIT_MS, other_world_rank, NULL);
+}
+END_TEST
+
+/* Rank 0 waits for a rank that nobody else knows of; what is wrong is said all the same. */
+static void larger_world_rank(uint32_t rank, void *shared)
+{
+    (void)shared;
+    if (rank == 0) {
+        setenv("WORLD_SIZE", "3", 1);
+        setenv("LOCAL_WORLD_SIZE", "3", 1);
+    }
+    mismatch_expect("2", "3 ranks on rank 0", "2 on rank 1");
+}
+
+START_TEST(job_connect_a_larger_world_of_rank_0_mismatches_before_the_timeout)
+{
+    ranks_run(2, RANKS_LIMIT_MS, larger_world_rank, NULL);
 }
 END_TEST
 
@@ -530,6 +548,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, job_connect_without_the_last_rank_names_it);
     tcase_add_test(tcase, job_connect_without_rank_0_names_it);
     tcase_add_test(tcase, job_connect_worlds_of_other_sizes_mismatch_on_all);
+    tcase_add_test(tcase, job_connect_a_larger_world_of_rank_0_mismatches_before_the_timeout);
     tcase_add_test(tcase, job_connect_a_rank_that_comes_twice_mismatches_on_all);
     tcase_add_test(tcase, job_connect_other_settings_mismatch_on_all);
     tcase_add_test(tcase, job_connect_of_a_second_rank_0_finds_the_address_in_use);

@@ -19,7 +19,7 @@
 #define MAX_GUESTS     (2u * LAUNCH_MAX_RANKS)
 #define BACKLOG        4096
 #define HELLO_LIMIT_MS 2000u /* a stranger who says nothing is dropped then */
-#define LINGER_MS      5000u /* once ranks disagree: so long the others may come to hear it */
+#define LINGER_MS      500u  /* once ranks disagree: so long the others may come to hear it */
 #define LATE_MS        500u  /* once it has failed: so long for those a moment behind the others */
 #define FAREWELL_MS    300u  /* for other nodes to hear it */
 
