@@ -2,6 +2,7 @@
 /* Rendezvous: who meets, who is kept out, and what everybody hears when it fails. */
 #include <check.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -470,7 +471,7 @@ START_TEST(job_abort_during_connect_ends_it)
 }
 END_TEST
 
-/* Rank 2 never comes; rank 1 aborts, and rank 0 hears of it. */
+/* Rank 3 never comes; rank 1 aborts, and the others hear of it. */
 static void heard_rank(uint32_t rank, void *shared)
 {
     struct hsdp_error err = HSDP_ERROR_INIT;
@@ -479,7 +480,7 @@ static void heard_rank(uint32_t rank, void *shared)
     (void)shared;
     if (rank == 1) {
         lonely_rank(rank, 2);
-    } else if (rank == 0) {
+    } else if (rank != 3) {
         job = test_job_create("60");
         status_assert(job_connect(job, &err), HSDP_ERR_ABORTED, &err);
         ck_assert_str_eq(err.message, "rank 1 has aborted: enough");
@@ -489,7 +490,44 @@ static void heard_rank(uint32_t rank, void *shared)
 
 START_TEST(job_abort_during_connect_is_heard_by_all_that_came)
 {
-    ranks_run(3, 5000, heard_rank, NULL);
+    ranks_run(4, 5000, heard_rank, NULL);
+}
+END_TEST
+
+/* Rank 0 is stopped when rank 1 has reached it, and rank 2 comes to a meeting that stands still. */
+static void still_rank(uint32_t rank, void *shared)
+{
+    _Atomic uint32_t *n_stopped = shared;
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    struct hsdp_job *job = test_job_create("1");
+
+    while (rank == 2 && atomic_load(n_stopped) == 0) {
+        ranks_sleep_ms(1);
+    }
+    if (rank == 0) {
+        job_connect(job, &err); /* it has been away: whatever it answers */
+    } else {
+        status_assert(job_connect(job, &err), HSDP_ERR_TIMEOUT, &err);
+        ck_assert_uint_eq(err.n_missing_ranks, 1);
+        ck_assert_uint_eq(err.missing_ranks[0], 0);
+    }
+    job_destroy(job);
+}
+
+START_TEST(job_connect_to_a_stopped_rank_0_names_it)
+{
+    _Atomic uint32_t *n_stopped = ranks_memory(sizeof(*n_stopped));
+    struct ranks ranks;
+
+    ranks_start(&ranks, 3, RANKS_LIMIT_MS, still_rank, (void *)n_stopped);
+    ranks_sleep_ms(300);
+    ck_assert_int_eq(kill(ranks.pids[0], SIGSTOP), 0);
+    atomic_store(n_stopped, 1u);
+    while (ranks_running(&ranks) > 1) {
+        ranks_sleep_ms(2);
+    }
+    ck_assert_int_eq(kill(ranks.pids[0], SIGCONT), 0);
+    ranks_wait(&ranks);
 }
 END_TEST
 
@@ -555,6 +593,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, job_connect_strangers_do_not_disturb);
     tcase_add_loop_test(tcase, job_abort_during_connect_ends_it, 0, 2);
     tcase_add_test(tcase, job_abort_during_connect_is_heard_by_all_that_came);
+    tcase_add_test(tcase, job_connect_to_a_stopped_rank_0_names_it);
     tcase_add_loop_test(tcase, job_connect_a_rank_that_dies_is_named, 0, 3);
     suite_add_tcase(suite, tcase);
     return suite;

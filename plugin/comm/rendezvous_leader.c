@@ -501,15 +501,16 @@ static void late_tell(struct meeting *meeting, struct wire_message *message)
 static void meeting_fail(struct meeting *meeting, const struct hsdp_error *err)
 {
     struct wire_message message = {.kind = WIRE_FAILED, .rank = meeting->reporter};
+    const struct failure *first = failure_first(meeting->job);
 
-    message.error = *err;
+    message.error =
+        first == NULL ? *err : first->error; /* who aborted is added by each for itself */
     guests_tell(meeting, &message, -1);
     guests_drop(meeting, true);
     if (meeting->nodes != NULL) {
         nodes_fail(meeting->nodes, meeting->reporter, err, FAREWELL_MS);
     }
-    if (meeting->is_listening && err->status != HSDP_ERR_TIMEOUT &&
-        err->status != HSDP_ERR_ABORTED) {
+    if (meeting->is_listening && err->status != HSDP_ERR_TIMEOUT) {
         late_tell(meeting, &message);
     }
 }
