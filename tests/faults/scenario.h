@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scenario's parts. */
+#ifndef FAULTS_SCENARIO_H
+#define FAULTS_SCENARIO_H
+
+#include "faults/host.h"
+
+extern const char *const scenario_strategies[7];
+
+/** Model, steps, collectives, export: all that needs a connected job and its group. */
+bool scenario_train(struct host *host);
+
+/** One all-reduce over the group of the current job. */
+bool scenario_sum(struct host *host);
+
+#endif /* FAULTS_SCENARIO_H */
