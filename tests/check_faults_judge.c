@@ -322,6 +322,21 @@ START_TEST(judge_of_a_wrong_call_that_succeeds_finds_it)
 }
 END_TEST
 
+/* A collective that the victim left out: a circle of its group, and nobody else. */
+START_TEST(judge_of_a_circle_that_names_a_stranger_finds_wrong_names)
+{
+    record_fill(FAULT_WRONG, HSDP_ERR_TIMEOUT, 2000);
+    trial.wrong = WRONG_MISSING;
+    trial.n_ranks = 2;
+    failure_add(VICTIM, HSDP_ERR_TIMEOUT, 2000, 0);
+    expect_found(FINDING_NAME, 0);
+    trial.ep = 2; /* now rank 0 is in another group */
+    record->ranks[0].calls[1].error.missing_ranks[0] = 0;
+    record->ranks[0].first.missing_ranks[0] = 0;
+    expect_found(FINDING_NAME, 2);
+}
+END_TEST
+
 START_TEST(judge_of_a_wrong_argument_that_is_taken_finds_it)
 {
     record_fill(FAULT_WRONG, HSDP_OK, 1001);
@@ -438,6 +453,7 @@ static void untrue_add(TCase *tcase)
     tcase_add_test(tcase, judge_of_a_failure_without_a_fault_finds_it);
     tcase_add_test(tcase, judge_of_a_close_that_not_all_came_to_finds_it);
     tcase_add_test(tcase, judge_of_a_wrong_call_that_succeeds_finds_it);
+    tcase_add_test(tcase, judge_of_a_circle_that_names_a_stranger_finds_wrong_names);
     tcase_add_test(tcase, judge_of_a_wrong_argument_that_is_taken_finds_it);
     tcase_add_test(tcase, judge_of_a_second_thread_that_is_let_in_finds_it);
     tcase_add_test(tcase, judge_of_a_slow_abort_finds_it);

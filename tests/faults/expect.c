@@ -19,6 +19,7 @@
 struct answer {
     int32_t status;
     uint64_t missing; /* mask of ranks that are named; 0 = not looked at */
+    uint64_t within;  /* mask of those of which some are named; 0 = not looked at */
     bool is_timeout;  /* comes at T; else promptly */
 };
 
@@ -32,18 +33,14 @@ struct answers {
 static void answer_add(struct answers *answers, int32_t status, uint64_t missing, bool is_timeout)
 {
     if (answers->n_rows < MAX_ANSWERS) {
-        answers->rows[answers->n_rows++] = (struct answer){status, missing, is_timeout};
+        answers->rows[answers->n_rows++] =
+            (struct answer){.status = status, .missing = missing, .is_timeout = is_timeout};
     }
 }
 
 static uint64_t bit(uint32_t rank)
 {
     return UINT64_C(1) << rank;
-}
-
-static uint64_t all_ranks(const struct judge *judge)
-{
-    return bit(judge->trial->n_ranks) - 1;
 }
 
 /* When a rank's connect of a job ended; 0 = it did not. */
@@ -69,20 +66,34 @@ static bool victim_had_not_met(const struct judge *judge, uint32_t job)
 
 /* ------------------------------------------------------------------------- what is right */
 
+/* Those who wait for the victim and for whom it waits: its group, or in a step all. */
+static uint64_t circle_ranks(const struct judge *judge)
+{
+    const struct trial *trial = judge->trial;
+    uint64_t mask = 0;
+
+    for (uint32_t rank = 0; rank < trial->n_ranks; rank++) {
+        if (trial->wrong == WRONG_EXTRA_STEP || rank % trial->ep == trial->victim % trial->ep) {
+            mask |= bit(rank);
+        }
+    }
+    return mask;
+}
+
 static void wrong_expect(const struct judge *judge, struct answers *ret)
 {
-    uint64_t victim = bit(judge->trial->victim);
+    enum wrong_call wrong = judge->trial->wrong;
 
     answer_add(ret, HSDP_ERR_MISMATCH, 0, false);
-    if (judge->trial->wrong == WRONG_MISSING || judge->trial->wrong == WRONG_EXTRA_STEP) {
-        /* The victim waits elsewhere: a circle, of which each side names the other. */
-        answer_add(ret, HSDP_ERR_TIMEOUT, victim, true);
-        answer_add(ret, HSDP_ERR_TIMEOUT, all_ranks(judge) & ~victim, true);
+    if (wrong == WRONG_MISSING || wrong == WRONG_EXTRA_STEP) {
+        /* The victim waits elsewhere: a circle, of which some ranks are named. */
+        answer_add(ret, HSDP_ERR_TIMEOUT, 0, true);
+        ret->rows[ret->n_rows - 1].within = circle_ranks(judge);
     }
-    if (judge->trial->wrong == WRONG_EXTRA_STEP) {
+    if (wrong == WRONG_EXTRA_STEP) {
         /* It may be refused on the victim, whose host then gives up. */
         answer_add(ret, HSDP_ERR_ABORTED, 0, false);
-        answer_add(ret, HSDP_ERR_PEER_LOST, victim, false);
+        answer_add(ret, HSDP_ERR_PEER_LOST, bit(judge->trial->victim), false);
     }
 }
 
@@ -170,11 +181,13 @@ static uint64_t missing_mask(const struct hsdp_error *err)
 static const struct answer *answer_match(const struct answers *answers,
                                          const struct hsdp_error *err)
 {
+    uint64_t mask = missing_mask(err);
+
     for (uint32_t i = 0; i < answers->n_rows; i++) {
         const struct answer *row = &answers->rows[i];
 
-        if (row->status == err->status &&
-            (row->missing == 0 || row->missing == missing_mask(err))) {
+        if (row->status == err->status && (row->missing == 0 || row->missing == mask) &&
+            (row->within == 0 || (mask != 0 && (mask & ~row->within) == 0))) {
             return row;
         }
     }
