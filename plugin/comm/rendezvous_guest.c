@@ -15,6 +15,7 @@
 
 #define RETRY_FIRST_MS 1u
 #define RETRY_LAST_MS  50u
+#define WELCOME_MS     300                 /* so long a control block may be on its way */
 #define ANSWER_NS      UINT64_C(900000000) /* so long the leader may take to say who is missing */
 
 struct visit {
@@ -232,6 +233,23 @@ static void root_warn(struct visit *visit, const struct hsdp_error *err)
     }
 }
 
+/*
+ * This rank goes. If all had come meanwhile, the leader reads nothing more, but the control block
+ * is on its way here: by that one the others learn why.
+ */
+static void welcome_share(struct visit *visit)
+{
+    struct pollfd answer = {.fd = visit->fd, .events = POLLIN};
+    uint64_t until_ns = clock_deadline_ns(WELCOME_MS);
+    struct hsdp_error unheard;
+    bool is_over = visit->fd < 0;
+
+    while (!is_over && poll(&answer, 1, clock_left_ms(until_ns, WELCOME_MS)) > 0) {
+        root_read(visit, &is_over, &unheard);
+    }
+    failure_share(visit->job);
+}
+
 int32_t rendezvous_guest(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
 {
     struct visit visit = {.job = job, .deadline_ns = deadline_ns, .retry_ms = RETRY_FIRST_MS};
@@ -260,6 +278,7 @@ int32_t rendezvous_guest(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp
     if (status != HSDP_OK) {
         status = rendezvous_end(job, visit.reporter, reterr);
         root_warn(&visit, reterr);
+        welcome_share(&visit);
     }
     visit_close(&visit);
     return status;

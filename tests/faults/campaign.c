@@ -36,6 +36,24 @@ static uint64_t number_from(const char *name, uint64_t fallback)
     return text == NULL || text[0] == '\0' ? fallback : strtoull(text, NULL, 10);
 }
 
+static enum fault_kind kind_from(const char *name)
+{
+    const char *text = getenv(name);
+    uint32_t kind = 0;
+
+    if (text == NULL || text[0] == '\0') {
+        return FAULT_N_KINDS;
+    }
+    while (kind < FAULT_N_KINDS && strcmp(fault_names[kind], text) != 0) {
+        kind++;
+    }
+    if (kind == FAULT_N_KINDS) {
+        fprintf(stderr, "faults: %s: no fault is called \"%s\"\n", name, text);
+        exit(2);
+    }
+    return (enum fault_kind)kind;
+}
+
 void campaign_init(struct campaign *ret, uint64_t default_seed, uint32_t default_trials)
 {
     long n_processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -45,6 +63,7 @@ void campaign_init(struct campaign *ret, uint64_t default_seed, uint32_t default
     ret->seed = number_from("HSDP_TEST_SEED", default_seed);
     ret->n_trials = (uint32_t)number_from("HSDP_TEST_TRIALS", default_trials);
     ret->n_at_once = AT_ONCE_PER_PROCESSOR * (n_processors < 1 ? 1u : (uint32_t)n_processors);
+    ret->only = kind_from("HSDP_TEST_FAULT");
     ret->file = stdout;
     if (one != UINT64_MAX) {
         ret->first = (uint32_t)one;
@@ -193,6 +212,18 @@ static void summary_write(const struct campaign *campaign, const struct campaign
     fflush(campaign->file);
 }
 
+/* The next trial of the kind that is wanted. */
+static uint32_t number_next(const struct campaign *campaign, uint32_t number)
+{
+    struct trial trial;
+
+    trial_draw(&trial, campaign->seed, number);
+    while (campaign->only != FAULT_N_KINDS && trial.kind != campaign->only) {
+        trial_draw(&trial, campaign->seed, ++number);
+    }
+    return number;
+}
+
 static void trial_await(uint32_t *n_running)
 {
     if (wait(NULL) > 0) {
@@ -205,6 +236,7 @@ void campaign_run(const struct campaign *campaign, struct campaign_result *ret)
     size_t n_bytes = (campaign->n_trials + 1) * sizeof(struct outcome);
     struct outcome *outcomes =
         mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint32_t number = campaign->first;
     uint32_t n_running = 0;
 
     plugin_expect();
@@ -217,10 +249,12 @@ void campaign_run(const struct campaign *campaign, struct campaign_result *ret)
         if (n_running == campaign->n_at_once) {
             trial_await(&n_running);
         }
+        number = number_next(campaign, number);
         fflush(NULL);
         if (fork() == 0) {
-            trial_process(campaign, campaign->first + i, &outcomes[i]);
+            trial_process(campaign, number, &outcomes[i]);
         }
+        number++;
         n_running++;
     }
     while (n_running > 0) {

@@ -12,8 +12,9 @@ struct campaign {
     uint32_t first; /* trials are numbered from here */
     uint32_t n_trials;
     uint32_t n_at_once;
-    FILE *file;      /* for stories, the table and the summary */
-    bool is_telling; /* tells the story of each trial, also where nothing was found */
+    enum fault_kind only; /* trials of other kinds are left out; FAULT_N_KINDS = none is */
+    FILE *file;           /* for stories, the table and the summary */
+    bool is_telling;      /* tells the story of each trial, also where nothing was found */
 };
 
 struct campaign_result {
@@ -27,7 +28,8 @@ struct campaign_result {
 /** Runs it, writes the story of each trial in which something is wrong, a table, and a summary. */
 void campaign_run(const struct campaign *campaign, struct campaign_result *ret);
 
-/** Numbers from the environment: HSDP_TEST_TRIALS, HSDP_TEST_SEED, HSDP_TEST_TRIAL. */
+/** Numbers from the environment: HSDP_TEST_TRIALS, HSDP_TEST_SEED, HSDP_TEST_TRIAL; and
+ *  HSDP_TEST_FAULT, the name of a kind. */
 void campaign_init(struct campaign *ret, uint64_t default_seed, uint32_t default_trials);
 
 #endif /* FAULTS_CAMPAIGN_H */

@@ -136,6 +136,9 @@ static void fault_draw(struct trial *t, struct dice *dice)
     if (t->kind == FAULT_WRONG) {
         wrong_fit(t);
     }
+    if (t->kind == FAULT_ABORT) {
+        t->has_second_job = false; /* which would wait for those whose first one was aborted */
+    }
 }
 
 void trial_draw(struct trial *ret, uint64_t seed, uint32_t number)
