@@ -86,7 +86,9 @@ static int32_t timeouts_put(struct hsdp_job *job, int changed, const int64_t sec
             status = settings_put_integer(settings, timeout_keys[i], seconds[i], DERIVED, reterr);
         }
     }
-    job_timeout_update(job);
+    if (status == HSDP_OK) { /* else some may have no value yet */
+        job_timeout_update(job);
+    }
     job_unlock(job);
     return status;
 }
