@@ -56,7 +56,7 @@ static const struct {
     {SETTING_JOB, "slots", "2",
      "settings: unknown key \"slots\" for a job; known: backend, nccl_timeout_seconds, "
      "init_timeout_seconds, heartbeat_timeout_seconds, peer_silence_seconds, rendezvous_port, "
-     "token_file, flight_records, cpu_path, nccl_library, cuda_library"},
+     "token_file, flight_records, flight_dir, cpu_path, nccl_library, cuda_library"},
     {SETTING_PLAN, NULL, "fsdp", "settings: entry 0 has no key"},
     {SETTING_PLAN, "slots", NULL, "settings: entry 0 has no value"},
     {SETTING_PLAN, "verify", "", "verify: \"\" is none of: off access wrap step:N"},

@@ -39,6 +39,7 @@ extern "C" {
  *     rendezvous_port            MASTER_PORT, then probing   1 to 65535; no other one is tried
  *     token_file                 none   a path; only where several hosts meet
  *     flight_records             2000   16 to 1000000; equal on all ranks
+ *     flight_dir                 none   a folder; each rank's last operations when the job fails
  *     cpu_path                   auto   auto, plain, avx2, avx512; the bits are the same
  *     nccl_library, cuda_library  libnccl.so.2, libcuda.so.1   sonames or paths
  *

@@ -14,6 +14,15 @@ uint64_t clock_now_ns(void)
     return (uint64_t)now.tv_sec * 1000u * NS_PER_MS + (uint64_t)now.tv_nsec;
 }
 
+int64_t clock_wall_offset_ns(void)
+{
+    struct timespec wall;
+
+    clock_gettime(CLOCK_REALTIME, &wall);
+    return (int64_t)wall.tv_sec * 1000 * (int64_t)NS_PER_MS + wall.tv_nsec -
+           (int64_t)clock_now_ns();
+}
+
 uint64_t clock_deadline_ns(uint64_t ms)
 {
     uint64_t now = clock_now_ns();

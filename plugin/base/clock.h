@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time: the monotonic clock only, so that jumps of the wall clock change nothing. */
+/* Time: the monotonic clock, so that jumps of the wall clock change nothing. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -7,6 +7,9 @@
 
 /** Now, nanoseconds of CLOCK_MONOTONIC. */
 uint64_t clock_now_ns(void);
+
+/** What is added to a reading of CLOCK_MONOTONIC to make it one of the wall clock, now. */
+int64_t clock_wall_offset_ns(void);
 
 /** now + ms, saturating; UINT64_MAX is "never". */
 uint64_t clock_deadline_ns(uint64_t ms);

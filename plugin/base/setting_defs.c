@@ -58,6 +58,8 @@ const struct setting_def setting_defs[SETTINGS_COUNT] = {
      "file of 32 random bytes that ranks prove to know"},
     {"flight_records", SETTING_JOB, SETTING_INTEGER, NULL, 16, 1000000, "2000", NULL,
      "how many past operations the flight recorder keeps"},
+    {"flight_dir", SETTING_JOB, SETTING_PATH, NULL, 0, 0, NULL, "none: nothing is written",
+     "where each rank writes its last operations when the job has failed"},
     {"cpu_path", SETTING_JOB, SETTING_CHOICE, "auto plain avx2 avx512", 0, 0, "auto", NULL,
      "the instructions that kernels use; auto = the widest; the bits are the same"},
     {"nccl_library", SETTING_JOB, SETTING_PATH, NULL, 0, 0, "libnccl.so.2", NULL,

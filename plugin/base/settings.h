@@ -33,7 +33,7 @@ struct setting_def {
 };
 
 /* The table, in the order of the documentation. */
-#define SETTINGS_COUNT 23
+#define SETTINGS_COUNT 24
 extern const struct setting_def setting_defs[SETTINGS_COUNT];
 
 /* One set of values. `source` is a literal: "host", "environment", "default", "plan", "derived …".

@@ -59,16 +59,30 @@ void text_add(struct text *text, const char *format, ...)
     text->n_bytes += (uint64_t)n_bytes;
 }
 
+/* How many characters from here on stand for themselves; some at a time are enough. */
+static size_t plain_bytes(const char *text)
+{
+    size_t n = 0;
+
+    while (n < 4096 && (unsigned char)text[n] >= 0x20 && text[n] != '"' && text[n] != '\\') {
+        n++;
+    }
+    return n;
+}
+
 static void string_add(struct text *text, const char *value)
 {
     text_add(text, "\"");
     for (const char *c = value; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\') {
+        size_t n_plain = plain_bytes(c);
+
+        if (n_plain > 0) {
+            text_add(text, "%.*s", (int)n_plain, c);
+            c += n_plain - 1;
+        } else if (*c == '"' || *c == '\\') {
             text_add(text, "\\%c", *c);
-        } else if ((unsigned char)*c < 0x20) {
-            text_add(text, "\\u%04x", (unsigned)*c);
         } else {
-            text_add(text, "%c", *c);
+            text_add(text, "\\u%04x", (unsigned)*c);
         }
     }
     text_add(text, "\"");

@@ -34,8 +34,9 @@ struct control_rank {
     _Atomic uint32_t has_closed;                               /* 1 = its close has succeeded */
     _Atomic uint32_t has_left;                                 /* 1 = it destroyed its job */
     uint32_t pid;
-    uint32_t rank;         /* its world rank */
-    _Atomic uint64_t beat; /* of its watchdog: goes up all the time */
+    uint32_t rank;                /* its world rank */
+    _Atomic uint32_t has_written; /* 1 = its flight file is there */
+    _Atomic uint64_t beat;        /* of its watchdog: goes up all the time */
     struct position position;
     _Atomic uint64_t expired_exchange; /* it waits for other nodes, and its deadline has passed */
     _Atomic uint64_t expired_after_ns; /* written before */

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/flight_file.h"
 #include "comm/job_internal.h"
 #include "comm/watchdog.h"
 
@@ -59,7 +60,11 @@ void failure_alert(struct hsdp_job *job)
 {
     const struct failure *first = failure_first(job);
 
-    if (first != NULL && atomic_exchange(&job->is_noticed, 1u) == 0 && job->host.on_abort != NULL) {
+    if (first == NULL) {
+        return;
+    }
+    flight_files_write(job); /* before the host may end over it */
+    if (atomic_exchange(&job->is_noticed, 1u) == 0 && job->host.on_abort != NULL) {
         job->host.on_abort(job->host.user, &first->error);
     }
 }
@@ -73,6 +78,7 @@ static void failure_notice(struct hsdp_job *job)
         job_log(job, HSDP_LOG_ERROR, "job \"%s\" has failed: %s", job->name, first->error.message);
     }
     failure_alert(job);
+    flight_files_tell(job);
 }
 
 void failure_share(struct hsdp_job *job)

@@ -95,11 +95,13 @@ struct hsdp_job {
 
     /* Failure: the first one is in the control block once there is one, else here. */
     struct failure failure;
-    _Atomic uint32_t is_noticed; /* on_abort has been called */
-    _Atomic uint32_t is_logged;  /* and the log */
-    _Atomic int abort_fd;        /* wakes connect, later the watchdog; -1 = none */
-    bool is_told;                /* a call of this rank has returned the failure itself */
-    uint64_t failed_ticket;      /* the first that was open when the job failed */
+    _Atomic uint32_t is_noticed;  /* on_abort has been called */
+    _Atomic uint32_t is_logged;   /* and the log */
+    _Atomic int abort_fd;         /* wakes connect, later the watchdog; -1 = none */
+    bool is_told;                 /* a call of this rank has returned the failure itself */
+    uint64_t failed_ticket;       /* the first that was open when the job failed */
+    _Atomic uint32_t files_state; /* flight_file.c: how far its files are */
+    char files_trouble[256];
 
     _Atomic(struct control *) control; /* NULL before connect */
     uint32_t node_index;               /* of this rank among those of its node */
@@ -172,6 +174,10 @@ int32_t job_settings_init(struct hsdp_job *job, const struct hsdp_job_spec *spec
 void job_timeout_update(struct hsdp_job *job); /* after a change of phases or settings; locked */
 /** For the ledger: the four timeouts, each with its source; locked. */
 void job_timeouts_write(const struct hsdp_job *job, struct text *text);
+
+/* report.c: the members of the report "error"; the groups of the ledger. */
+void report_failure(const struct hsdp_job *job, struct text *text);
+void report_groups(struct hsdp_job *job, struct text *text);
 
 /* work.c: fails all that is open, once the job has failed or goes. */
 void work_fail_all(struct hsdp_job *job, int32_t status);

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "comm/flight_file.h"
 #include "comm/group_internal.h"
 #include "comm/job_internal.h"
 
@@ -39,6 +39,21 @@ static void settings_write(const struct hsdp_job *job, const char *what, struct 
     }
 }
 
+static void groups_write(const struct hsdp_job *job, const char *what, struct text *text)
+{
+    for (const struct hsdp_group *g = job->groups; g != NULL; g = g->next) {
+        group_write_ledger(g, text);
+    }
+    reporters_write(job, what, text);
+}
+
+void report_groups(struct hsdp_job *job, struct text *text)
+{
+    job_lock(job);
+    groups_write(job, "ledger", text);
+    job_unlock(job);
+}
+
 static void ledger_write(const struct hsdp_job *job, const char *what, struct text *text)
 {
     uint32_t nccl = setting_index("nccl_timeout_seconds");
@@ -57,10 +72,7 @@ static void ledger_write(const struct hsdp_job *job, const char *what, struct te
     job_timeouts_write(job, text);
     json_close(text, '}');
     json_open(text, "groups", '[');
-    for (const struct hsdp_group *g = job->groups; g != NULL; g = g->next) {
-        group_write_ledger(g, text);
-    }
-    reporters_write(job, what, text);
+    groups_write(job, what, text);
     json_close(text, ']');
 }
 
@@ -92,23 +104,14 @@ static void traffic_write(const struct hsdp_job *job, const char *what, struct t
 
 static void flight_report(const struct hsdp_job *job, const char *what, struct text *text)
 {
-    struct control *control = atomic_load(&job->control);
-    struct flight flight = {.ring = NULL};
-
     (void)what;
-    if (control != NULL) {
-        flight = control_flight(control, job->node_index);
-    }
-    json_uint(text, "rank", job->launch.rank);
-    json_uint(text, "now_ns", clock_now_ns());
-    flight_write(&flight, UINT64_MAX, text);
+    flight_rank_write(job, job->node_index, UINT64_MAX, text);
 }
 
-static void error_write(const struct hsdp_job *job, const char *what, struct text *text)
+void report_failure(const struct hsdp_job *job, struct text *text)
 {
     const struct failure *first = failure_first(job);
 
-    (void)what;
     json_bool(text, "has_failed", first != NULL);
     if (first == NULL) {
         return;
@@ -128,6 +131,12 @@ static void error_write(const struct hsdp_job *job, const char *what, struct tex
         json_uint(text, NULL, first->error.missing_ranks[i]);
     }
     json_close(text, ']');
+}
+
+static void error_write(const struct hsdp_job *job, const char *what, struct text *text)
+{
+    (void)what;
+    report_failure(job, text);
 }
 
 struct report {

@@ -219,6 +219,23 @@ static void doing_append(const struct suspect *suspect, char *text, size_t max_b
     }
 }
 
+const char *verdict_state(const struct hsdp_job *job, uint32_t index)
+{
+    struct suspect suspect;
+
+    suspect_look(job, index, &suspect);
+    switch (suspect.doing) {
+    case DOING_LEFT:
+        return "left";
+    case DOING_DIED:
+        return "died";
+    case DOING_STOPPED:
+        return "stopped";
+    default:
+        return NULL;
+    }
+}
+
 void verdict_last(const struct hsdp_job *job, uint32_t index, char *ret_text, size_t max_bytes)
 {
     struct suspect suspect;

@@ -21,6 +21,9 @@ void verdict_operation(const struct wait *wait, char *ret_text, size_t max_bytes
 uint64_t verdict_missing(const struct hsdp_job *job, uint64_t missing, char *ret_text,
                          size_t max_bytes);
 
+/** "died", "left" or "stopped"; NULL for a rank that goes on. */
+const char *verdict_state(const struct hsdp_job *job, uint32_t index);
+
 /** What a rank that is gone did last: " in step.begin", or " outside of any call, since ...". */
 void verdict_last(const struct hsdp_job *job, uint32_t index, char *ret_text, size_t max_bytes);
 
