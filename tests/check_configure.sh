@@ -49,6 +49,8 @@ reports "configure: without a part of hsdp-gpt it is not built" '^ +hsdp-gpt +no
 rm "$scratch/cache" # it holds what pkg-config said
 refuses "configure: openblas forced on and missing" 'libopenblas-dev' \
     --with-openblas PKG_CONFIG_LIBDIR="$scratch"
+refuses "configure: jansson forced on and missing" 'libjansson-dev' --with-jansson \
+    PKG_CONFIG_LIBDIR="$scratch"
 refuses "configure: yaml forced on and missing" 'libyaml-dev' --with-yaml PKG_CONFIG_LIBDIR="$scratch"
 refuses "configure: check forced on and missing" 'install check ' \
     --with-check PKG_CONFIG_LIBDIR="$scratch"

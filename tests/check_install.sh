@@ -33,6 +33,9 @@ holds hsdp.so "$plugin"
 holds hsdp.h "$prefix/include/hsdp/hsdp.h"
 holds loader.c "$prefix/share/hsdp/loader.c"
 holds hsdp-run "$prefix/bin/hsdp-run"
+if [ -x "$HSDP_FLIGHT" ]; then
+    holds hsdp-flight "$prefix/bin/hsdp-flight"
+fi
 holds "minimal.c" "$(find "$prefix/share/doc" -path '*/examples/minimal.c')"
 find "$stage" -name '*.la' >"$output"
 [ ! -s "$output" ]

@@ -57,8 +57,8 @@ ends "--help is status 0" 0 '^usage: ' --help
 tap_report $? "quickstart: neither leaves a build folder"
 
 ends "elsewhere than on Debian the packages are named" 1 \
-    'install what Debian calls: build-essential autoconf automake libtool .*libyaml-dev$' build
-ends "the tests want more of them" 1 'libyaml-dev check clang clang-format valgrind$' test
+    'install what Debian calls: build-essential autoconf automake libtool .*libyaml-dev libsodium-dev libjansson-dev$' build
+ends "the tests want more of them" 1 'libyaml-dev libsodium-dev libjansson-dev check clang clang-format valgrind$' test
 
 # shellcheck disable=SC2016
 stand_in dpkg-query 'case ${!#} in libyaml-dev) exit 1 ;; *) printf installed ;; esac'
