@@ -40,7 +40,7 @@ struct control_rank {
     struct position position;
     _Atomic uint64_t expired_exchange; /* it waits for other nodes, and its deadline has passed */
     _Atomic uint64_t expired_after_ns; /* written before */
-    struct standstill_board stand; /* what it waits for */
+    struct standstill_board stand;     /* what it waits for */
 };
 
 /* The same numbers from every rank. */

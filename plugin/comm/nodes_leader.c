@@ -174,8 +174,8 @@ static void expiry_give(struct nodes *nodes)
         error_set(&err, HSDP_ERR_TIMEOUT, "connect: timeout after %s s: no sign of rank 0: %s",
                   seconds, trouble[0] == '\0' ? nodes->job->launch.place.host : trouble);
     }
-    err.n_missing_ranks = 1;
-    err.missing_ranks[0] = 0;
+    error_missing_one(&err, 0);
+    err.waited_ms = rendezvous_limit_ms(nodes->job);
     nodes_fail_own(nodes, nodes->job->launch.rank, &err);
 }
 

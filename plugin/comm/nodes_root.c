@@ -317,6 +317,7 @@ void root_expire(struct nodes *nodes)
               trouble[0] == '\0' ? "" : " (turned away: ", trouble, trouble[0] == '\0' ? "" : ")");
     rank_set_blame(&missing, &err);
     rank_set_fini(&missing);
+    err.waited_ms = rendezvous_limit_ms(job);
     nodes_fail_own(nodes, job->launch.rank, &err);
 }
 

@@ -110,6 +110,11 @@ void rendezvous_net_identity(const struct hsdp_job *job, struct net_identity *re
     }
 }
 
+uint64_t rendezvous_limit_ms(const struct hsdp_job *job)
+{
+    return (uint64_t)settings_integer(&job->settings, "init_timeout_seconds") * 1000u;
+}
+
 uint64_t rendezvous_silence_ns(const struct hsdp_job *job)
 {
     return (uint64_t)settings_integer(&job->settings, "peer_silence_seconds") *
@@ -256,6 +261,7 @@ int32_t rendezvous_ask_until(struct hsdp_job *job, uint64_t deadline_ns, struct 
                       "connect: timeout after %s s: no sign of rank 0 in the host's store",
                       settings_text(&job->settings, "init_timeout_seconds"));
             error_missing_one(reterr, 0);
+            reterr->waited_ms = rendezvous_limit_ms(job);
             return reterr->status;
         }
         poll(&wake, 1, clock_left_ms(deadline_ns, ASK_PAUSE_MS));

@@ -33,6 +33,9 @@ int32_t rendezvous_compare(const struct hsdp_job *job, const struct wire_hello *
 void rendezvous_net_identity(const struct hsdp_job *job, struct net_identity *ret);
 uint64_t rendezvous_silence_ns(const struct hsdp_job *job);
 
+/** How long a rank waits for the others, milliseconds. */
+uint64_t rendezvous_limit_ms(const struct hsdp_job *job);
+
 /* The host's key/value store; without one they do nothing. Rank 0 makes the run's identity and
  * publishes where to meet; the others ask, again for each try: HSDP_PENDING while it is not there.
  */

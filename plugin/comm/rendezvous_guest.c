@@ -77,6 +77,7 @@ static int32_t visit_check(struct visit *visit, struct hsdp_error *reterr)
     if (visit->job->launch.is_one_host) {
         error_missing_one(reterr, 0);
     }
+    reterr->waited_ms = rendezvous_limit_ms(visit->job);
     return reterr->status;
 }
 
