@@ -135,6 +135,9 @@ static int32_t loss_raise(struct hsdp_job *job, const struct wait *wait, uint64_
     for (uint32_t i = 0; i < control->n_ranks; i++) {
         left |= (uint64_t)(atomic_load(&control->ranks[i].has_left) != 0) << i;
     }
+    if ((lost & 1u) != 0 && atomic_load(&control->ranks[0].n_exchanges) == 0) {
+        lost = 1; /* it died while it let ranks in: those whom it had not reached gave up */
+    }
     verdict_operation(wait, name, sizeof(name));
     ranks_text(job, lost, ranks, sizeof(ranks));
     if ((lost & (lost - 1)) == 0) {

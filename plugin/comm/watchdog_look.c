@@ -17,6 +17,8 @@
 #define GRACE_NS (100u * NS_PER_MS)
 /* Likewise for the operations of other ranks that wait for a host that stands still. */
 #define HEARTBEAT_GRACE_MS 500u
+/* A beat that is so late makes others look whether the process is stopped. */
+#define LATE_NS (4u * WATCHDOG_PERIOD_MS * NS_PER_MS)
 /* Where only the process table tells who has ended, it is read every so many looks. */
 #define LOOKS_PER_TABLE 5u
 
@@ -175,11 +177,9 @@ static void beats_judge(struct watchdog *dog)
         if (beat != dog->beats[rank]) {
             dog->beats[rank] = beat;
             dog->beat_ns[rank] = dog->awake_ns;
-        } else if (stuck_ns / NS_PER_MS < atomic_load(&job->heartbeat_ms)) {
-            continue;
-        } else if (process_is_stopped(control->ranks[rank].pid)) {
-            dog->beat_ns[rank] = dog->awake_ns;
-        } else {
+        } else if (stuck_ns >= LATE_NS && process_is_stopped(control->ranks[rank].pid)) {
+            dog->beat_ns[rank] = dog->awake_ns; /* and it has as long again when it goes on */
+        } else if (stuck_ns / NS_PER_MS >= atomic_load(&job->heartbeat_ms)) {
             stuck_set(&err, rank, stuck_ns);
             verdict_record(dog, "heartbeat", UINT64_C(1) << rank, stuck_ns, &err);
             return;
