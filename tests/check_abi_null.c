@@ -32,6 +32,8 @@ static void expect_null(int32_t status, const char *argument)
     ck_assert_int_eq(err.status, HSDP_ERR_INVALID);
     snprintf(sentence, sizeof(sentence), "%s is NULL", argument);
     ck_assert_str_eq(err.message, sentence);
+    ck_assert_uint_eq(strlen(err.operation), strcspn(argument, ":")); /* the call, always */
+    ck_assert_int_eq(strncmp(err.operation, argument, strlen(err.operation)), 0);
     memset(err.message, 0, sizeof(err.message));
 }
 

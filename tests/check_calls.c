@@ -82,7 +82,7 @@ static void second_begin_rank(uint32_t rank, void *shared)
     four_open(&host, rank);
     host_pass_begin(&host, HSDP_SCOPE_FULL);
     refusal_expect(&host, host_backward_begin(&host, only, 1, HSDP_SCOPE_FULL, &pass),
-                   "backward_begin", "b",
+                   "unit.backward_begin", "b",
                    "unit.backward_begin: unit \"b\" is in pass 1, which is open; "
                    "unit.backward_end was expected");
     four_finish_pass(&host, "");
@@ -106,13 +106,13 @@ static void foreign_rank(uint32_t rank, void *shared)
     host_must(&host, host_backward_begin(&host, first, 1, HSDP_SCOPE_FULL, &host.pass));
     host_must(&host, host_backward_begin(&host, second, 1, HSDP_SCOPE_FULL, &other));
     host_acquire(&host, C);
-    refusal_expect(&host, host_reduce(&host, C), "reduce", "c",
+    refusal_expect(&host, host_reduce(&host, C), "unit.reduce", "c",
                    "unit.reduce: unit \"c\" is not in pass 1; a unit of unit.backward_begin's list "
                    "was expected");
-    refusal_expect(&host, host_reduce(&host, A), "reduce", "a",
+    refusal_expect(&host, host_reduce(&host, A), "unit.reduce", "a",
                    "unit.reduce: unit \"a\" is not in pass 1; a unit of unit.backward_begin's list "
                    "was expected");
-    refusal_expect(&host, host_unshard(&host, B, HSDP_USE_BACKWARD), "unshard", "b",
+    refusal_expect(&host, host_unshard(&host, B, HSDP_USE_BACKWARD), "unit.unshard", "b",
                    "unit.unshard: unit \"b\": no open backward pass holds it; "
                    "unit.backward_begin was expected");
     host_pass_end(&host);
@@ -139,14 +139,14 @@ static void reduced_rank(uint32_t rank, void *shared)
     (void)shared;
     four_open(&host, rank);
     host_pass_begin(&host, HSDP_SCOPE_FULL);
-    refusal_expect(&host, host_reduce(&host, D), "reduce", "d",
+    refusal_expect(&host, host_reduce(&host, D), "unit.reduce", "d",
                    "unit.reduce: unit \"d\" has no gradient buffer; unit.unshard for a backward "
                    "use was expected, or unit.skip");
     four_backward(&host, D);
-    refusal_expect(&host, host_unshard(&host, D, HSDP_USE_BACKWARD), "unshard", "d",
+    refusal_expect(&host, host_unshard(&host, D, HSDP_USE_BACKWARD), "unit.unshard", "d",
                    "unit.unshard: unit \"d\": it has been reduced in this pass; "
                    "unit.backward_end was expected");
-    refusal_expect(&host, host_reduce(&host, D), "reduce", "d",
+    refusal_expect(&host, host_reduce(&host, D), "unit.reduce", "d",
                    "unit.reduce: unit \"d\" was handed over already in pass 1; "
                    "unit.backward_end was expected, or unit.grad_add for the next pass");
     four_finish_pass(&host, "d");
@@ -164,14 +164,14 @@ static void release_rank(uint32_t rank, void *shared)
 
     (void)shared;
     four_open(&host, rank);
-    refusal_expect(&host, host_release(&host, D), "release", "d",
+    refusal_expect(&host, host_release(&host, D), "unit.release", "d",
                    "unit.release: unit \"d\" is not unsharded; unit.unshard was expected");
     host_pass_begin(&host, HSDP_SCOPE_FULL);
     host_acquire(&host, D);
-    refusal_expect(&host, host_release(&host, D), "release", "d",
+    refusal_expect(&host, host_release(&host, D), "unit.release", "d",
                    "unit.release: unit \"d\" holds a gradient that was not handed over; "
                    "unit.reduce was expected");
-    refusal_expect(&host, host_backward_end(&host, host.pass), "backward_end", "d",
+    refusal_expect(&host, host_backward_end(&host, host.pass), "unit.backward_end", "d",
                    "unit.backward_end: unit \"d\" holds a gradient that was not handed over; "
                    "unit.reduce was expected");
     host_fill(&host, D, 0, four_gradient);
@@ -196,7 +196,7 @@ static void step_rank(uint32_t rank, void *shared)
                    "step.begin: unit \"b\" is still unsharded; unit.release was expected");
     host_must(&host, host_release(&host, B));
     host_step(&host, 0.0);
-    refusal_expect(&host, host_unshard(&host, B, HSDP_USE_FORWARD), "unshard", "b",
+    refusal_expect(&host, host_unshard(&host, B, HSDP_USE_FORWARD), "unit.unshard", "b",
                    "unit.unshard: a step is open; step.end or step.discard was expected");
     host_step_end(&host);
     four_finish(&host);

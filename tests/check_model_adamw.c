@@ -176,6 +176,111 @@ START_TEST(adamw_moves_parameters_by_the_formula)
 }
 END_TEST
 
+/* -------------------------------------------------------------------- other numbers on a rank */
+
+#define N_GROUPS 10
+
+enum other {
+    RATE,
+    DECAY,
+    BETA1,
+    BETA2,
+    EPSILON,
+    BIAS_STEP,
+    LESS_GROUPS,
+    LAST_RATE,
+    NO_CALL,
+    N_OTHERS
+};
+
+static const char *const other_texts[N_OTHERS] = {
+    [RATE] = "learning_rate of hyper group 0 is 0.5 on rank 0, 0.25 on rank 1",
+    [DECAY] = "weight_decay of hyper group 1 is 0 on rank 0, 0.25 on rank 1",
+    [BETA1] = "beta1 is 0.5 on rank 0, 0.25 on rank 1",
+    [BETA2] = "beta2 is 0.75 on rank 0, 0.25 on rank 1",
+    [EPSILON] = "epsilon is 0.125 on rank 0, 0.25 on rank 1",
+    [BIAS_STEP] = "step is 1 on rank 0, 7 on rank 1",
+    [LESS_GROUPS] = "n_hyper_groups is 10 on rank 0, 9 on rank 1",
+    [LAST_RATE] =
+        "learning_rate or weight_decay of a hyper group from 8 on differ between rank 0 and "
+        "rank 1",
+    [NO_CALL] = "the number of its calls is 1 on rank 0, 0 on rank 1",
+};
+
+static void other_step(struct host *host, enum other other)
+{
+    double rates[N_GROUPS] = {0.5};
+    double decays[N_GROUPS] = {0.0};
+    struct hsdp_adamw_spec spec = HSDP_ADAMW_SPEC_INIT;
+
+    spec.learning_rate = rates;
+    spec.weight_decay = decays;
+    spec.n_hyper_groups = other == LESS_GROUPS ? N_GROUPS - 1 : N_GROUPS;
+    spec.beta1 = other == BETA1 ? 0.25 : 0.5;
+    spec.beta2 = other == BETA2 ? 0.25 : 0.75;
+    spec.epsilon = other == EPSILON ? 0.25 : 0.125;
+    spec.step = other == BIAS_STEP ? 7 : 0;
+    rates[0] = other == RATE ? 0.25 : 0.5;
+    rates[9] = other == LAST_RATE ? 0.25 : 0.0;
+    decays[1] = other == DECAY ? 0.25 : 0.0;
+    host_must(host, adamw(host, &spec));
+}
+
+static void other_rank(uint32_t rank, void *shared)
+{
+    enum other other = *(enum other *)shared;
+    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
+    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
+    struct host host;
+    int32_t status;
+
+    host_open(&host, rank, "dp=2", host_settings, "unit a: w[2]");
+    host_step(&host, 0.0);
+    if (rank == 0 || other != NO_CALL) {
+        other_step(&host, rank == 0 ? N_OTHERS : other);
+    }
+    host_step_end(&host);
+    status = host.api->step->begin(host.model, &spec, NULL, &host.err);
+    if (status == HSDP_OK) { /* the other one has not come yet */
+        status = host.api->step->result(host.model, &result, &host.err);
+    }
+    host_must_refuse(&host, status, HSDP_ERR_MISMATCH, other_texts[other]);
+    ck_assert_str_eq(host.err.operation, "adamw.step");
+    host_leave(&host);
+}
+
+START_TEST(adamw_with_other_numbers_on_a_rank_is_a_mismatch_of_the_next_step)
+{
+    enum other *other = ranks_memory(sizeof(*other));
+
+    *other = (enum other)(_i % N_OTHERS);
+    host_settings_set(_i % HOST_N_STRATEGIES, "");
+    ranks_run(2, RANKS_LIMIT_MS, other_rank, other);
+}
+END_TEST
+
+/* Stages have parameters, and so numbers, of their own. */
+static void stages_rank(uint32_t rank, void *shared)
+{
+    struct host host;
+
+    (void)shared;
+    host_open(&host, rank, "pp=2,dp=2", host_settings, rank < 2 ? "unit a: w[2]" : "unit b: x[2]");
+    for (int step = 0; step < 3; step++) {
+        host_step(&host, 0.0);
+        host_must(&host, host_adamw(&host, rank < 2 ? 0.1 : 0.2, 0.0));
+        host_step_end(&host);
+    }
+    host_close(&host);
+}
+
+START_TEST(adamw_with_other_numbers_on_another_stage_succeeds)
+{
+    host_settings_set(_i, "");
+    ranks_run(4, RANKS_LIMIT_MS, stages_rank, NULL);
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("model_adamw");
@@ -185,6 +290,10 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, adamw_with_impossible_numbers_is_refused, 0, HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, adamw_and_discard_do_not_mix, 0, 2 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, adamw_moves_parameters_by_the_formula, 0, 2 * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, adamw_with_other_numbers_on_a_rank_is_a_mismatch_of_the_next_step, 0,
+                        2 * N_OTHERS);
+    tcase_add_loop_test(tcase, adamw_with_other_numbers_on_another_stage_succeeds, 0,
+                        HOST_N_STRATEGIES);
     suite_add_tcase(suite, tcase);
     return suite;
 }

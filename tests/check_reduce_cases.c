@@ -339,6 +339,8 @@ static void absent_rank(uint32_t rank, void *shared)
             host_acquire(&host, unit);
             host_fill(&host, unit, 0, one_sided);
             host_hand_over(&host, unit);
+        } else {
+            host_attend(&host, unit);
         }
     }
     host_pass_end(&host);

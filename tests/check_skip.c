@@ -27,7 +27,7 @@ static void wrong_rank(uint32_t rank, void *shared)
                      "unit.skip: unit \"d\" has acquired its gradient buffer; unit.reduce was "
                      "expected");
     ck_assert_str_eq(host.err.unit, "d");
-    ck_assert_str_eq(host.err.operation, "skip");
+    ck_assert_str_eq(host.err.operation, "unit.skip");
     host_hand_over(&host, D);
     host_must_refuse(&host, host_skip(&host, D), HSDP_ERR_STATE,
                      "unit.skip: unit \"d\" was handed over already in pass 1");

@@ -180,6 +180,36 @@ START_TEST(info_of_a_model_is_what_the_plan_promised)
 }
 END_TEST
 
+/* A state that only one replica has is not called a difference of values. */
+static void alone_rank(uint32_t rank, void *shared)
+{
+    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
+    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
+    struct hsdp_tensor view;
+    struct host host;
+    uint32_t state;
+
+    (void)shared;
+    host_open(&host, rank, "dp=2", "sharding_strategy=ddp verify=step:1", "unit a: w[70]");
+    if (rank == 1) {
+        host_must(&host, host.api->model->state_create(host.model, "s", "fp32", &state, &host.err));
+        host_must(&host,
+                  host.api->model->flat_view(host.model, 0, 0, HSDP_FLAT_STATE, &view, &host.err));
+        host_write(&view, 3, 1.0);
+    }
+    host_must(&host, host.api->step->begin(host.model, &spec, NULL, &host.err));
+    host_must_refuse(&host, host.api->step->result(host.model, &result, &host.err), HSDP_ERR_DRIFT,
+                     "unit \"a\": state \"s\" was created on rank 1, not on rank 0");
+    host_must(&host, host.api->step->discard(host.model, NULL, &host.err));
+    host_close(&host);
+}
+
+START_TEST(step_with_a_state_of_one_replica_names_it)
+{
+    ranks_run(2, RANKS_LIMIT_MS, alone_rank, NULL);
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("states");
@@ -190,6 +220,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, states_of_a_step_group_have_the_bytes_of_one_unsharded_state, 0,
                         HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, info_of_a_model_is_what_the_plan_promised, 0, 6 * HOST_N_STRATEGIES);
+    tcase_add_test(tcase, step_with_a_state_of_one_replica_names_it);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -271,6 +271,61 @@ START_TEST(create_of_a_second_model_leaves_the_counters_of_the_first)
 }
 END_TEST
 
+/* Errors count from 1, as if there had been no proof. */
+static void first_rank(uint32_t rank, void *shared)
+{
+    static const uint32_t order[] = {0};
+    _Atomic uint32_t *n_done = shared;
+    uint64_t ticket = 0;
+    struct host host;
+
+    host_open(&host, rank, "dp=2", host_settings, "unit a: w[5]");
+    if (rank == 1) { /* stays away */
+        ranks_meet(n_done, 2);
+        host_leave(&host);
+        return;
+    }
+    host_must(&host, host_backward_begin(&host, order, 1, HSDP_SCOPE_FULL, &host.pass));
+    host_must(&host, host.api->unit->backward_end(host.model, host.pass, NULL, &ticket, &host.err));
+    host_must_refuse(&host, host.api->job->ticket_wait(host.job, ticket, UINT64_MAX, &host.err),
+                     HSDP_ERR_TIMEOUT, "unit \"a\", sequence 1");
+    ck_assert_uint_eq(host.err.sequence, 1);
+    ranks_meet(n_done, 2);
+    host_leave(&host);
+}
+
+START_TEST(create_leaves_the_numbers_of_operations_at_none)
+{
+    host_settings_set(_i, "verify=wrap nccl_timeout_seconds=1");
+    ranks_run(2, RANKS_LIMIT_MS, first_rank, ranks_memory(sizeof(uint32_t)));
+}
+END_TEST
+
+static void first_unshard_rank(uint32_t rank, void *shared)
+{
+    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
+    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
+    struct host host;
+    int32_t status;
+
+    (void)shared;
+    host_open(&host, rank, "dp=2", "verify=wrap", "unit a: w[5]; unit b: x[7]");
+    host_attend(&host, rank);
+    status = host.api->step->begin(host.model, &spec, NULL, &host.err);
+    if (status == HSDP_OK) { /* the other one has not come yet */
+        status = host.api->step->result(host.model, &result, &host.err);
+    }
+    host_must_refuse(&host, status, HSDP_ERR_MISMATCH,
+                     "number 1 in group \"dp\": unit \"a\" on rank 0, unit \"b\" on rank 1");
+    host_leave(&host);
+}
+
+START_TEST(create_leaves_the_numbers_of_unshards_at_none)
+{
+    ranks_run(2, RANKS_LIMIT_MS, first_unshard_rank, NULL);
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("wrap");
@@ -290,6 +345,9 @@ Suite *module_suite(void)
                         N_OF(ties) * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, create_of_a_second_model_leaves_the_counters_of_the_first, 0,
                         HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, create_leaves_the_numbers_of_operations_at_none, 0,
+                        HOST_N_STRATEGIES);
+    tcase_add_test(tcase, create_leaves_the_numbers_of_unshards_at_none);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -117,6 +117,9 @@ static void error_give(struct call *call)
     if (call->err.status == HSDP_OK) {
         error_set(&call->err, call->status, "%s: failed without a reason", call->name);
     }
+    if (call->err.operation[0] == '\0') {
+        error_where(&call->err, call->name, NULL, NULL);
+    }
     call->err.status = call->status;
     outtake(&intake_error, &call->err, call->reterr);
 }

@@ -119,7 +119,7 @@ struct hsdp_error {
     uint64_t sequence;        /* its number among those of its kind and group, from 1; 0 = none */
     uint64_t waited_ms;       /* how long this rank had waited, milliseconds */
     uint32_t missing_ranks[HSDP_ERROR_MAX_RANKS]; /* world ranks, ascending */
-    char operation[32]; /* "connect", "reduce", "step.begin", ...; "" = none */
+    char operation[32]; /* the call, "model.create", or what waited: "reduce"; never empty */
     char group[64];     /* name of the group; "" = none */
     char unit[64];      /* name of the unit; "" = none */
     char message[512];  /* one sentence with the values, never empty */

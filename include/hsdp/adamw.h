@@ -12,7 +12,8 @@ extern "C" {
 #define HSDP_ADAMW_EXTENSION "hsdp.adamw"
 
 /**
- * Hyperparameters of one step; the host passes the same on all ranks, nothing compares them.
+ * Hyperparameters of one step; the host passes the same on all ranks. Those that share units
+ * compare them in the next step: HSDP_ERR_MISMATCH names the first that differs.
  *
  * Since: 1.0
  */

@@ -77,7 +77,7 @@ struct hsdp_model_ops {
      * and each element of every unit must come out counted once, as the class and the mesh say.
      * That takes two steps of the model's communication, writes all of its memory, and leaves no
      * trace: values are zero again, the next step is step 1, and counters of steps, operations and
-     * traffic are as before. Only the sequence numbers in errors go on from the proof's.
+     * traffic are as before.
      *
      * Ownership: the plan may be destroyed afterwards; the job stays alive as long as the model.
      * Errors: HSDP_ERR_MISMATCH names the first differing entry of the plan and the rank, or says

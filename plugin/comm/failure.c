@@ -178,6 +178,7 @@ int32_t job_abort(struct hsdp_job *job, const char *reason, struct hsdp_error *r
     }
     job_ref(job); /* another thread may destroy it meanwhile */
     error_set(&err, HSDP_ERR_ABORTED, "%s", reason == NULL ? "abort called by the host" : reason);
+    error_where(&err, "job.abort", NULL, NULL);
     failure_raise(job, &err);
     job_unref(job);
     return HSDP_OK;

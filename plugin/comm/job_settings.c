@@ -229,7 +229,7 @@ static int32_t change_agree(struct hsdp_job *job, const char *key, const char *v
         error_set(&err, HSDP_ERR_MISMATCH,
                   "setting_set: %s = \"%s\" on rank 0, %s = \"%s\" on rank %" PRIu32, all[0].key,
                   all[0].value, all[rank].key, all[rank].value, rank);
-        error_where(&err, "setting_set", NULL, NULL);
+        error_where(&err, "job.setting_set", NULL, NULL);
         failure_raise(job, &err);
         return failure_tell(job, reterr);
     }

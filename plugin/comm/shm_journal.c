@@ -103,6 +103,14 @@ int32_t shm_journals_layout(struct store *store, uint64_t *offset, struct hsdp_e
     return HSDP_OK;
 }
 
+void shm_journals_renumber(struct store *store)
+{
+    for (uint32_t j = 0; j < store->n_journals; j++) {
+        store->journals[j].first_entry = store->journals[j].n_entries;
+        store->journals[j].n_passes = 0;
+    }
+}
+
 void shm_journals_free(struct store *store)
 {
     free(store->journals);
@@ -246,7 +254,7 @@ static void place_text(const struct store *store, const struct shm_journal *jour
 
     if (journal->kind == SHM_JOURNAL_UNSHARDS) {
         snprintf(ret_text, max_bytes, "unit.unshard: number %" PRIu64 " in group \"%s\"",
-                 difference->index + 1, journal->group);
+                 difference->index + 1 - journal->first_entry, journal->group);
         return;
     }
     first = pass_first(store, journal, difference->index);
@@ -284,7 +292,7 @@ static int32_t difference_set(const struct store *store, const struct shm_journa
     if (reterr != NULL) {
         reterr->sequence = is_pass
                                ? value_number(difference->values[difference->is_there[0] ? 0 : 1])
-                               : difference->index + 1;
+                               : difference->index + 1 - journal->first_entry;
     }
     return HSDP_ERR_MISMATCH;
 }

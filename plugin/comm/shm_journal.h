@@ -65,11 +65,15 @@ struct shm_journal {
     uint64_t n_written;
     uint64_t hash;
     uint64_t n_passes;
+    uint64_t first_entry; /* of the host's: numbers in sentences are counted from here */
 };
 
 /** Makes the journals of all classes, and gives them places from *offset on. */
 int32_t shm_journals_layout(struct store *store, uint64_t *offset, struct hsdp_error *reterr);
 void shm_journals_free(struct store *store);
+
+/** Counts from 1 again, in sentences. */
+void shm_journals_renumber(struct store *store);
 
 /** Writes down the unshard of a unit. */
 void shm_journal_unshard(struct store *store, uint32_t unit);

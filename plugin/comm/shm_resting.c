@@ -13,7 +13,7 @@ int32_t shm_resting(struct store *store, uint32_t unit, uint32_t buffer, const v
     wait.operation = "step.begin";
     wait.group = writers->name;
     wait.unit = store->plan->units[unit].name;
-    wait.sequence = store->epoch;
+    wait.sequence = store->epoch - store->first_epoch;
     for (uint32_t i = 0; i < writers->n_ranks; i++) {
         entries[i].counter = &shm_header(store, writers->ranks[i])->epoch;
         entries[i].target = store->epoch;

@@ -108,7 +108,7 @@ static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
                   "unit.unshard: unit \"%s\": its gradient slot is occupied by unit \"%s\", which "
                   "waits for an earlier unit of its pass; that one's reduce or skip was expected",
                   store->plan->units[next].name, store->plan->units[unit].name);
-        error_where(reterr, "unshard", NULL, store->plan->units[next].name);
+        error_where(reterr, "unit.unshard", NULL, store->plan->units[next].name);
         return HSDP_ERR_STATE;
     }
     if (slot_is_unread(store, reduction) && (reduction->stage == SHM_SOURCE || !is_counted)) {

@@ -99,7 +99,7 @@ int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
     unshard->wait.operation = "unshard";
     unshard->wait.group = writers->name;
     unshard->wait.unit = store->plan->units[unit].name;
-    unshard->wait.sequence = store->epoch;
+    unshard->wait.sequence = store->epoch - store->first_epoch;
     unshard->wait.check = shm_journals_check;
     unshard->wait.user = store;
     if (unshard->is_active) { /* an earlier ticket nobody waited for: now it means this epoch */
@@ -147,7 +147,7 @@ int32_t shm_step_start(struct store *store, const struct step_words *mine,
     store->step_wait.check = shm_journals_check;
     store->step_wait.user = store;
     store->step_wait.operation = "step";
-    store->step_wait.sequence = store->step;
+    store->step_wait.sequence = store->step - store->first_step;
     return HSDP_OK;
 }
 
@@ -170,40 +170,20 @@ static double weight_sum(const struct store *store)
     return weight;
 }
 
-static int32_t numbers_compare(uint32_t rank, const struct step_words *theirs,
-                               const struct step_words *root, struct hsdp_error *reterr)
-{
-    static const char *const names[STEP_N_NUMBERS] = {
-        "max_norm",           "norm_p",
-        "gradient_scale",     "has_weight",
-        "error_if_nonfinite", "the number of steps discarded before"};
-
-    for (int i = 0; i < STEP_N_NUMBERS; i++) {
-        if (theirs->numbers[i] != root->numbers[i]) {
-            error_set(reterr, HSDP_ERR_MISMATCH,
-                      "step.begin: step %" PRIu64 ": %s is %.17g on rank 0, %.17g on rank %" PRIu32,
-                      root->step, names[i], root->numbers[i], theirs->numbers[i], rank);
-            error_where(reterr, "step.begin", NULL, NULL);
-            return HSDP_ERR_MISMATCH;
-        }
-    }
-    return HSDP_OK;
-}
-
 int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct hsdp_error *reterr)
 {
     const struct step_words *root = &shm_header(store, 0)->words[store->step % 2];
     struct step_words all;
+    int32_t status;
 
     probe_met(store->probe, &store->step_wait);
     memset(&all, 0, sizeof(all));
     memcpy(all.numbers, root->numbers, sizeof(all.numbers));
     for (uint32_t rank = 0; rank < store->n_world; rank++) {
         const struct step_words *words = &shm_header(store, rank)->words[store->step % 2];
-        int32_t status;
 
         probe_read(store->probe, PROBE_STEP_WORDS, PROBE_NO_UNIT, words, sizeof(*words));
-        status = numbers_compare(rank, words, root, reterr);
+        status = shm_numbers_compare(rank, words, root, reterr);
         if (status != HSDP_OK) {
             return status;
         }
@@ -213,7 +193,8 @@ int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct h
     }
     all.weight = weight_sum(store);
     *ret_all = all;
-    return shm_journals_settle(store, reterr);
+    status = shm_optimizers_compare(store, reterr);
+    return status != HSDP_OK ? status : shm_journals_settle(store, reterr);
 }
 
 /* -------------------------------------------------------------------------------- publish */
@@ -253,7 +234,7 @@ void shm_step_grads_drop(struct store *store)
 
 int32_t shm_publish(struct store *store, enum published values, struct hsdp_error *reterr)
 {
-    struct wait what = {.operation = "publish", .sequence = store->epoch + 1};
+    struct wait what = {.operation = "publish", .sequence = store->epoch + 1 - store->first_epoch};
     uint64_t record = job_record_begin(store->job, &what);
     struct fp_mode mode = fp_mode_enter();
 

@@ -169,6 +169,17 @@ static int32_t store_pass_begin(struct store *store, const uint32_t *units, uint
     return status;
 }
 
+static void store_renumber(struct store *store)
+{
+    store->first_step = store->step;
+    store->first_epoch = store->epoch;
+    store->first_ties_run = store->n_ties_runs;
+    for (uint32_t c = 0; c < store->plan->n_classes; c++) {
+        store->classes[c].n_reductions = 0;
+    }
+    shm_journals_renumber(store);
+}
+
 static const void *store_params(struct store *store, uint32_t unit, uint32_t buffer)
 {
     return store->units[unit].view[buffer];
@@ -233,6 +244,7 @@ const struct transport_ops shm_transport = {
     .step_start = shm_step_start,
     .step_blocker = shm_step_blocker,
     .step_words = shm_step_words,
+    .renumber = store_renumber,
     .step_grads_drop = shm_step_grads_drop,
     .publish = shm_publish,
     .ties_run = shm_ties_run,

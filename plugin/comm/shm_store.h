@@ -227,6 +227,9 @@ struct store {
     uint64_t n_chunks; /* offered so far */
     uint64_t n_offers;
     uint64_t n_ties_runs;
+    uint64_t first_step; /* of the host's: all numbers in errors are counted from here */
+    uint64_t first_epoch;
+    uint64_t first_ties_run;
     uint64_t ties_record;
     struct wait step_wait; /* for the step's collective */
     struct wait_entry *step_entries;
@@ -319,6 +322,11 @@ const struct wait *shm_step_blocker(const struct store *store);
 int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct hsdp_error *reterr);
 void shm_step_grads_drop(struct store *store);
 int32_t shm_publish(struct store *store, enum published values, struct hsdp_error *reterr);
+
+/* shm_numbers.c: of a rank and rank 0; of all that share units with this one. */
+int32_t shm_numbers_compare(uint32_t rank, const struct step_words *theirs,
+                            const struct step_words *root, struct hsdp_error *reterr);
+int32_t shm_optimizers_compare(const struct store *store, struct hsdp_error *reterr);
 
 /* shm_tie.c */
 int32_t shm_ties_run(struct store *store, const struct store_ties *ties, struct hsdp_error *reterr);

@@ -36,7 +36,7 @@ static int32_t holders_await(struct store *store, const struct store_ties *ties,
     wait.operation = ties->operation;
     wait.group = ties->group;
     wait.unit = ties->unit;
-    wait.sequence = store->n_ties_runs;
+    wait.sequence = store->n_ties_runs - store->first_ties_run;
     wait.record = store->ties_record;
     for (uint32_t i = 0; i < ties->n_ranks; i++) {
         const struct shm_header *header = shm_header(store, ties->ranks[i]);
@@ -89,7 +89,7 @@ static uint64_t ties_record(struct store *store, const struct store_ties *ties)
 {
     struct wait what = {.operation = ties->operation, .group = ties->group, .unit = ties->unit};
 
-    what.sequence = store->n_ties_runs;
+    what.sequence = store->n_ties_runs - store->first_ties_run;
     for (uint64_t i = 0; i < ties->n_runs; i++) {
         what.n_bytes += ties->runs[i].values == NULL ? 0 : ties->runs[i].n_elems * sizeof(float);
     }

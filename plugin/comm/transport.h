@@ -30,6 +30,29 @@ enum step_number {
     STEP_N_NUMBERS,
 };
 
+/*
+ * What the optimizer was told since the model was made: equal on the ranks that share units, whose
+ * replicas would drift apart else.
+ */
+#define STEP_MAX_HYPER_GROUPS 8u /* whose numbers are told apart; a hash has those of all */
+
+enum optimizer_number {
+    OPTIMIZER_N_UPDATES,
+    OPTIMIZER_STEP,
+    OPTIMIZER_BETA1,
+    OPTIMIZER_BETA2,
+    OPTIMIZER_EPSILON,
+    OPTIMIZER_N_HYPER_GROUPS,
+    OPTIMIZER_LEARNING_RATES,
+    OPTIMIZER_WEIGHT_DECAYS = OPTIMIZER_LEARNING_RATES + STEP_MAX_HYPER_GROUPS,
+    OPTIMIZER_N_NUMBERS = OPTIMIZER_WEIGHT_DECAYS + STEP_MAX_HYPER_GROUPS,
+};
+
+struct optimizer_words {
+    double numbers[OPTIMIZER_N_NUMBERS];
+    uint64_t hash; /* of all learning rates and weight decays */
+};
+
 /* One rank's part of the step's collective; `sum` is added up as integers. */
 struct step_words {
     struct norm_sum sum;
@@ -38,6 +61,7 @@ struct step_words {
     uint64_t checksum; /* added up modulo 2^64 */
     uint64_t step;     /* its number, for errors */
     double numbers[STEP_N_NUMBERS];
+    struct optimizer_words optimizer;
 };
 
 /* What a rank hands over of a unit. */
@@ -182,6 +206,9 @@ struct transport_ops {
     /* Once it is done: the same words on every rank. */
     int32_t (*step_words)(struct store *store, struct step_words *ret_all,
                           struct hsdp_error *reterr);
+
+    /* Counts operations from 1 again: those so far were none of the host's. */
+    void (*renumber)(struct store *store);
 
     /* Drops the reduced gradients: the step is over. */
     void (*step_grads_drop)(struct store *store);

@@ -5,9 +5,11 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "comm/probe.h"
+#include "device/checksum.h"
 #include "device/fpmode.h"
 #include "device/kernels.h"
 #include "shard/step.h"
@@ -123,6 +125,38 @@ static int32_t unit_update(struct hsdp_model *model, uint32_t unit,
     return HSDP_OK;
 }
 
+static uint64_t bits_hash(uint64_t hash, double number)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &number, sizeof(bits));
+    return checksum_mix(hash ^ bits);
+}
+
+/* For the other ranks to compare, in the next step. */
+static void words_keep(struct optimizer_words *words, const struct hsdp_adamw_spec *spec,
+                       uint64_t step)
+{
+    double *numbers = words->numbers;
+    double n_updates = numbers[OPTIMIZER_N_UPDATES] + 1.0;
+
+    memset(words, 0, sizeof(*words));
+    numbers[OPTIMIZER_N_UPDATES] = n_updates;
+    numbers[OPTIMIZER_STEP] = (double)step;
+    numbers[OPTIMIZER_BETA1] = spec->beta1;
+    numbers[OPTIMIZER_BETA2] = spec->beta2;
+    numbers[OPTIMIZER_EPSILON] = spec->epsilon;
+    numbers[OPTIMIZER_N_HYPER_GROUPS] = (double)spec->n_hyper_groups;
+    for (uint32_t group = 0; group < spec->n_hyper_groups; group++) {
+        if (group < STEP_MAX_HYPER_GROUPS) {
+            numbers[OPTIMIZER_LEARNING_RATES + group] = spec->learning_rate[group];
+            numbers[OPTIMIZER_WEIGHT_DECAYS + group] = spec->weight_decay[group];
+        }
+        words->hash = bits_hash(words->hash, spec->learning_rate[group]);
+        words->hash = bits_hash(words->hash, spec->weight_decay[group]);
+    }
+}
+
 int32_t adamw_step(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
                    struct hsdp_error *reterr)
 {
@@ -170,6 +204,7 @@ int32_t adamw_step(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
     if (status == HSDP_OK) {
         model->step.is_updated = true;
         model->n_updates = step;
+        words_keep(&model->optimizer, spec, step);
     }
     return status;
 }

@@ -57,7 +57,7 @@ int32_t alias_order_check(const struct hsdp_model *model, uint32_t unit, struct 
                   "adds gradients to its \"%.64s\"; \"%s\" before \"%s\" was expected",
                   plan->units[other].name, row->name, param->name,
                   plan->params[param->storage].name, row->name, plan->units[other].name);
-        error_where(reterr, "backward_begin", NULL, row->name);
+        error_where(reterr, "unit.backward_begin", NULL, row->name);
         return HSDP_ERR_INVALID;
     }
     return HSDP_OK;

@@ -146,10 +146,11 @@ int32_t drift_create(struct hsdp_model *model, struct hsdp_error *reterr)
     if (drift != NULL) {
         drift->segments = calloc(n_params, sizeof(*drift->segments));
         drift->replicas = calloc(plan->mesh->world_ranks, sizeof(*drift->replicas));
+        drift->counts = calloc(plan->mesh->world_ranks, sizeof(*drift->counts));
         drift->received = malloc((size_t)plan->mesh->world_ranks * JOB_EXCHANGE_MAX_BYTES);
     }
     if (drift == NULL || drift->segments == NULL || drift->replicas == NULL ||
-        drift->received == NULL) {
+        drift->counts == NULL || drift->received == NULL) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY,
                          "model.create: no memory for verify=step:%" PRIu32, plan->verify.n_steps);
     }
@@ -165,6 +166,7 @@ void drift_destroy(struct drift *drift)
     free(drift->tied_hashes);
     free(drift->segments);
     free(drift->replicas);
+    free(drift->counts);
     free(drift->received);
     free(drift);
 }
@@ -304,6 +306,28 @@ static void difference_write(const struct hsdp_model *model, const struct item *
     ret->is_found = FOUND_REPLICAS;
 }
 
+/* A replica that has never created the state has no hash of it: the first such rank, else none. */
+static bool absence_write(const struct hsdp_model *model, const struct item *item, uint64_t index,
+                          struct finding *ret)
+{
+    const struct hsdp_mesh *mesh = model->plan->mesh;
+
+    for (uint32_t i = 0; i < mesh_span(mesh, item->replica_dims); i++) {
+        uint32_t rank = mesh_peer(mesh, item->replica_dims, mesh->rank, i);
+
+        if (index < model->drift->counts[rank]) {
+            continue;
+        }
+        snprintf(ret->unit, sizeof(ret->unit), "%s", model->plan->units[item->unit].name);
+        snprintf(ret->text, sizeof(ret->text),
+                 "state \"%s\" was created on rank %" PRIu32 ", not on rank %" PRIu32,
+                 model->states[item->state].name, mesh->rank, rank);
+        ret->is_found = FOUND_REPLICAS;
+        return true;
+    }
+    return false;
+}
+
 /* Compares one item of this rank with its replicas; every rank's hashes begin with the first-th. */
 static void item_compare(const struct hsdp_model *model, uint64_t index, uint64_t first,
                          struct finding *ret)
@@ -313,7 +337,7 @@ static void item_compare(const struct hsdp_model *model, uint64_t index, uint64_
     struct item item;
     uint32_t n_replicas;
 
-    if (!item_find(model, index, &item)) {
+    if (!item_find(model, index, &item) || absence_write(model, &item, index, ret)) {
         return;
     }
     n_replicas = mesh_span(mesh, item.replica_dims);
@@ -342,6 +366,21 @@ int32_t drift_largest(struct hsdp_model *model, uint64_t number, uint64_t *ret_l
     return status;
 }
 
+/* How many items each rank has, and the largest of these numbers. */
+static int32_t counts_learn(struct hsdp_model *model, uint64_t *ret_largest,
+                            struct hsdp_error *reterr)
+{
+    struct drift *drift = model->drift;
+    int32_t status = job_exchange(model->job, "drift", &drift->n_items, sizeof(drift->n_items),
+                                  drift->counts, reterr);
+
+    *ret_largest = 0;
+    for (uint32_t rank = 0; status == HSDP_OK && rank < model->plan->mesh->world_ranks; rank++) {
+        *ret_largest = drift->counts[rank] > *ret_largest ? drift->counts[rank] : *ret_largest;
+    }
+    return status;
+}
+
 /* This rank's first item that differs from its replicas, if any does. */
 static int32_t difference_find(struct hsdp_model *model, struct finding *ret,
                                struct hsdp_error *reterr)
@@ -351,7 +390,7 @@ static int32_t difference_find(struct hsdp_model *model, struct finding *ret,
     uint64_t n_items;
     int32_t status;
 
-    status = drift_largest(model, drift->n_items, &n_items, reterr); /* all take part in as many */
+    status = counts_learn(model, &n_items, reterr); /* all take part in as many */
     for (uint64_t first = 0; status == HSDP_OK && first < n_items; first += HASHES_PER_EXCHANGE) {
         memset(mine, 0, sizeof(mine));
         for (uint64_t i = 0; i < HASHES_PER_EXCHANGE && first + i < drift->n_items; i++) {

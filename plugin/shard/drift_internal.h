@@ -42,6 +42,7 @@ struct drift {
     struct hsdp_segment *segments; /* room for those of any unit */
     uint8_t *received;             /* one exchange */
     uint64_t *replicas;            /* one number of each of them, or of each rank */
+    uint64_t *counts;              /* how many items each rank has */
     struct finding finding;        /* of the step that is open */
     bool is_named;                 /* it has been looked for */
 };

@@ -73,9 +73,10 @@ struct hsdp_model {
     struct model_step step;
     struct drift *drift; /* NULL unless verify has step:N */
     uint64_t n_steps;
-    uint64_t n_discarded; /* of those steps */
-    uint64_t n_updates;   /* of adamw */
-    float factor[2];      /* norm, factor: what factor_view shows */
+    uint64_t n_discarded;             /* of those steps */
+    uint64_t n_updates;               /* of adamw: the step of its last bias correction */
+    struct optimizer_words optimizer; /* what it was told last */
+    float factor[2];                  /* norm, factor: what factor_view shows */
     int64_t factor_shape[1];
     int64_t unit_stride[1]; /* strides of every one-dimensional view */
     int64_t *flat_shapes;   /* one per unit and buffer */

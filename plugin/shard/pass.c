@@ -38,7 +38,7 @@ static int32_t units_check(struct hsdp_model *model, const uint32_t *units, uint
                                model->plan->units[units[i]].name);
         }
         if (status != HSDP_OK) {
-            error_where(reterr, "backward_begin", NULL, model->plan->units[units[i]].name);
+            error_where(reterr, "unit.backward_begin", NULL, model->plan->units[units[i]].name);
             return status;
         }
         status = alias_order_check(model, units[i], reterr);
@@ -214,7 +214,7 @@ static int32_t due_check(const struct hsdp_model *model, bool is_skip, const str
     } else {
         return HSDP_OK;
     }
-    error_where(reterr, is_skip ? "skip" : "reduce", NULL, name);
+    error_where(reterr, call, NULL, name);
     return HSDP_ERR_STATE;
 }
 
@@ -332,7 +332,7 @@ static int32_t end_check(const struct hsdp_model *model, const struct pass *pass
                       "unit.backward_end: unit \"%s\" holds a gradient that was not handed over; "
                       "unit.reduce was expected",
                       name);
-            error_where(reterr, "backward_end", NULL, name);
+            error_where(reterr, "unit.backward_end", NULL, name);
             return HSDP_ERR_STATE;
         }
     }

@@ -276,6 +276,7 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
     words.checksum = checksum;
     words.step = model->n_steps + 1;
     numbers_fill(model, spec, words.numbers);
+    words.optimizer = model->optimizer;
     words.weight = spec->has_weight != 0 ? spec->weight : 0.0;
     mode = fp_mode_enter();
     for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {

@@ -22,7 +22,7 @@ static int32_t param_slot_check(const struct hsdp_model *model, uint32_t unit,
               "unit.unshard: parameter slot %" PRIu32 " of unit \"%s\" is occupied by unit \"%s\"; "
               "its release was expected first (the plan has %" PRIu32 " slots)",
               slot, units[unit].name, units[model->param_slots[slot]].name, model->plan->n_slots);
-    error_where(reterr, "unshard", NULL, units[unit].name);
+    error_where(reterr, "unit.unshard", NULL, units[unit].name);
     return HSDP_ERR_STATE;
 }
 
@@ -41,7 +41,7 @@ static int32_t grad_slot_check(const struct hsdp_model *model, uint32_t unit,
                   "unit.unshard: gradient slot %" PRIu32 " of unit \"%s\" is occupied by unit "
                   "\"%s\"; its reduce was expected first (the plan has %" PRIu32 " slots)",
                   units[unit].grad_slot, units[unit].name, units[other].name, model->plan->n_slots);
-        error_where(reterr, "unshard", NULL, units[unit].name);
+        error_where(reterr, "unit.unshard", NULL, units[unit].name);
         return HSDP_ERR_STATE;
     }
     return HSDP_OK;
@@ -66,7 +66,7 @@ static int32_t ahead_check(const struct hsdp_model *model, uint32_t unit, struct
               "first (the plan has %" PRIu32 " slots)",
               name, u->position - pass->turn - 1, model->plan->units[pass->units[pass->turn]].name,
               model->plan->n_slots);
-    error_where(reterr, "unshard", NULL, name);
+    error_where(reterr, "unit.unshard", NULL, name);
     return HSDP_ERR_STATE;
 }
 
@@ -90,7 +90,7 @@ static int32_t acquire_check(const struct hsdp_model *model, uint32_t unit,
     }
     if (expected != NULL) {
         error_set(reterr, HSDP_ERR_STATE, "unit.unshard: unit \"%s\": %s", name, expected);
-        error_where(reterr, "unshard", NULL, name);
+        error_where(reterr, "unit.unshard", NULL, name);
         return HSDP_ERR_STATE;
     }
     status = ahead_check(model, unit, reterr);
@@ -112,7 +112,7 @@ static int32_t unshard_check(const struct hsdp_model *model, uint32_t unit, int3
     if (status == HSDP_OK) {
         status = model_idle_check(model, "unit.unshard", reterr);
         if (status != HSDP_OK) {
-            error_where(reterr, "unshard", NULL, model->plan->units[unit].name);
+            error_where(reterr, "unit.unshard", NULL, model->plan->units[unit].name);
         }
     }
     if (status == HSDP_OK) {
@@ -193,7 +193,7 @@ int32_t unit_release(struct hsdp_model *model, uint32_t unit, void *stream,
                            model->plan->units[unit].name);
     }
     if (status != HSDP_OK) {
-        error_where(reterr, "release", NULL, model->plan->units[unit].name);
+        error_where(reterr, "unit.release", NULL, model->plan->units[unit].name);
         return status;
     }
     u->n_uses--;

@@ -124,6 +124,7 @@ static void model_restore(struct hsdp_model *model)
     model->n_steps = 0;
     model->n_discarded = 0;
     model->n_passes = 0;
+    model->ops->renumber(model->store);
 }
 
 static int32_t proof_run(struct proof *proof, struct hsdp_error *reterr)
