@@ -198,6 +198,10 @@ static void refusal_rank(uint32_t rank, void *shared)
     ck_assert_int_eq(host.api->job->status(host.job, &host.err), HSDP_OK);
     ck_assert_ptr_null(model);
     host_must(&host, call_right(&host, refused, &model));
+    if (model != NULL) { /* it is the same one to all ranks */
+        host_must(&host, host.api->model->edit_begin(model, NULL, &host.err));
+        host_must(&host, host.api->model->edit_end(model, NULL, &host.err));
+    }
     host.api->model->destroy(model);
     job_goes_on(&host, refused);
 }

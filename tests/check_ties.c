@@ -235,10 +235,14 @@ static void absent_rank(uint32_t rank, void *shared)
     host_pass_begin(&host, HSDP_SCOPE_FULL);
     if (rank == 1) {
         unit_backward(&host, HEAD);
+    } else {
+        host_attend(&host, HEAD);
     }
     unit_backward(&host, MIDDLE);
     if (rank == 0) {
         unit_backward(&host, EMB);
+    } else {
+        host_attend(&host, EMB);
     }
     host_pass_end(&host);
     step_expect(&host, 1.5);

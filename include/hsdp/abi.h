@@ -58,7 +58,12 @@
  * Collective "Collective over X" means that every rank of X makes the call, in the same order
  *            relative to the other collective calls over X. Everything else is local. Ranks that
  *            wait for each other in different calls get HSDP_ERR_MISMATCH, with who is in what,
- *            without waiting for the deadline.
+ *            without waiting for the deadline. What one rank cannot do, for an argument, memory or
+ *            units in use, is an error on all that make the call together: its status, its number
+ *            and its sentence; nothing has happened then, on any. What all ranks know alike, that
+ *            no edit is open, or a step, is refused by each at once, without the others. A call
+ *            that waits for nobody (edit_end, step.begin, unshard, reduce, start) refuses for its
+ *            rank alone, which may make it again; the others learn of it where they wait.
  */
 
 #include <stddef.h>

@@ -114,7 +114,6 @@ int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "model: no memory");
     }
     model->job = job;
-    model->number = job_model_number(job);
     job_ref(job);
     model->plan = plan_share(plan);
     status = tables_allocate(model, reterr);
@@ -150,6 +149,7 @@ int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
     if (status != HSDP_OK) {
         goto out;
     }
+    model->number = job_model_number(job); /* now that all ranks have it */
     model->reporter.write = model_report_write;
     job_reporter_add(job, &model->reporter);
     model_memory_count(model, true);
