@@ -393,7 +393,7 @@ static void memory_rank(uint32_t rank, void *shared)
         ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
     }
     host_must_refuse(&host, host.api->model->create(host.job, host.plan, &host.model, &host.err),
-                     HSDP_ERR_NO_MEMORY, rank == 1 ? "cannot map" : "rank 1 could not map");
+                     HSDP_ERR_NO_MEMORY, rank == 1 ? "cannot map" : "rank 1: shm: cannot map");
     host_close(&host);
 }
 
