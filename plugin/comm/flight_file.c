@@ -22,9 +22,8 @@ enum { FILES_NONE, FILES_BEGUN, FILES_WRITTEN, FILES_TOLD };
 
 /* ------------------------------------------------------------------------------- content */
 
-static void position_write(const struct hsdp_job *job, uint32_t index, struct text *text)
+static void position_write(const struct control *control, uint32_t index, struct text *text)
 {
-    const struct control *control = atomic_load(&job->control);
     struct position_view view;
 
     position_read(&control->ranks[index].position, clock_now_ns(), &view);
@@ -49,19 +48,37 @@ static void position_write(const struct hsdp_job *job, uint32_t index, struct te
     json_close(text, '}');
 }
 
-void flight_rank_write(const struct hsdp_job *job, uint32_t index, uint64_t max_records,
-                       struct text *text)
+/* NULL until this rank has its place in it. */
+static struct control *control_of(const struct hsdp_job *job)
 {
-    struct control *control = atomic_load(&job->control);
+    return atomic_load(&job->is_recording) != 0 ? atomic_load(&job->control) : NULL;
+}
+
+static void rank_write(const struct hsdp_job *job, struct control *control, uint32_t index,
+                       uint64_t max_records, struct text *text)
+{
     struct flight flight = {.ring = NULL};
 
     json_uint(text, "rank", control == NULL ? job->launch.rank : control->ranks[index].rank);
     json_uint(text, "now_ns", clock_now_ns());
     if (control != NULL) {
         flight = control_flight(control, index);
-        position_write(job, index, text);
+        position_write(control, index, text);
     }
     flight_write(&flight, max_records, text);
+}
+
+/* Of what control_of has answered. */
+static uint32_t own_index(const struct hsdp_job *job, const struct control *control)
+{
+    return control == NULL ? 0 : job->node_index;
+}
+
+void flight_own_write(const struct hsdp_job *job, uint64_t max_records, struct text *text)
+{
+    struct control *control = control_of(job);
+
+    rank_write(job, control, own_index(job, control), max_records, text);
 }
 
 static uint64_t identity_hash(const struct hsdp_job *job)
@@ -75,10 +92,9 @@ static uint64_t identity_hash(const struct hsdp_job *job)
 }
 
 /* How it is with a rank is read by whoever writes, who may be another one. */
-static void content_write(struct hsdp_job *job, uint32_t index, const char *state,
-                          struct text *text)
+static void content_write(struct hsdp_job *job, struct control *control, uint32_t index,
+                          const char *state, struct text *text)
 {
-    bool is_own = index == job->node_index;
     char hostname[256] = "";
     char identity[20];
 
@@ -98,11 +114,11 @@ static void content_write(struct hsdp_job *job, uint32_t index, const char *stat
     report_failure(job, text);
     json_close(text, '}');
     json_open(text, "groups", '[');
-    if (is_own) {
+    if (index == own_index(job, control)) {
         report_groups(job, text);
     }
     json_close(text, ']');
-    flight_rank_write(job, index, MAX_RECORDS, text);
+    rank_write(job, control, index, MAX_RECORDS, text);
     json_close(text, '}');
     text_add(text, "\n");
 }
@@ -175,14 +191,14 @@ static void trouble_keep(struct hsdp_job *job, const char *what, const char *nam
              name, reason[0] == '\0' ? "" : ": ", reason);
 }
 
-static void rank_put(struct hsdp_job *job, int dir, uint32_t index, const char *state)
+static void rank_put(struct hsdp_job *job, int dir, struct control *control, uint32_t index,
+                     const char *state)
 {
-    struct control *control = atomic_load(&job->control);
     uint32_t rank = control == NULL ? job->launch.rank : control->ranks[index].rank;
     struct text text = TEXT_INIT;
     char name[128];
 
-    content_write(job, index, state, &text);
+    content_write(job, control, index, state, &text);
     name_write(job, rank, name, sizeof(name));
     if (text.is_failed) {
         trouble_keep(job, "no memory for", name, "");
@@ -195,10 +211,9 @@ static void rank_put(struct hsdp_job *job, int dir, uint32_t index, const char *
 }
 
 /* Only the first rank that can speaks for those that cannot. */
-static void others_put(struct hsdp_job *job, int dir)
+static void others_put(struct hsdp_job *job, int dir, struct control *control)
 {
     uint64_t deadline_ns = clock_deadline_ns(MAX_MS);
-    struct control *control = atomic_load(&job->control);
 
     for (uint32_t index = 0; index < job->node_index; index++) {
         if (verdict_state(job, index) == NULL) {
@@ -209,13 +224,14 @@ static void others_put(struct hsdp_job *job, int dir)
         const char *state = index == job->node_index ? NULL : verdict_state(job, index);
 
         if (state != NULL && atomic_load(&control->ranks[index].has_written) == 0) {
-            rank_put(job, dir, index, state);
+            rank_put(job, dir, control, index, state);
         }
     }
 }
 
 static void files_write(struct hsdp_job *job, const char *path)
 {
+    struct control *control = control_of(job);
     int dir;
 
     mkdir(path, 0700); /* the last part of it, if it is not there */
@@ -224,9 +240,9 @@ static void files_write(struct hsdp_job *job, const char *path)
         trouble_keep(job, "cannot open", path, strerror(errno));
         return;
     }
-    rank_put(job, dir, job->node_index, "alive");
-    if (atomic_load(&job->control) != NULL) {
-        others_put(job, dir);
+    rank_put(job, dir, control, own_index(job, control), "alive");
+    if (control != NULL) {
+        others_put(job, dir, control);
     }
     close(dir);
 }

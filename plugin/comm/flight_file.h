@@ -8,9 +8,8 @@
 #include "base/text.h"
 #include "comm/job.h"
 
-/** Adds what is known of a rank of this node: its position and its last operations. Any thread. */
-void flight_rank_write(const struct hsdp_job *job, uint32_t index, uint64_t max_records,
-                       struct text *text);
+/** Adds what is known of this rank: its position and its last operations. Any thread. */
+void flight_own_write(const struct hsdp_job *job, uint64_t max_records, struct text *text);
 
 /**
  * Once the job has failed: writes this rank's file into the setting flight_dir, if it is set, and

@@ -367,6 +367,7 @@ static void recorder_open(struct hsdp_job *job, uint64_t start_ns)
     position_copy(&control->ranks[job->node_index].position, &job->own_position);
     job->position = &control->ranks[job->node_index].position;
     job->flight = control_flight(control, job->node_index);
+    atomic_store(&job->is_recording, 1u);
     job->connecting = flight_begin(&job->flight, &what, 0, start_ns, start_ns);
 }
 

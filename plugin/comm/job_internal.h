@@ -118,6 +118,7 @@ struct hsdp_job {
     struct flight flight;      /* this rank's, in the control block */
     struct position *position; /* likewise; before connect, the next */
     struct position own_position;
+    _Atomic uint32_t is_recording; /* 1 = other threads may look at both */
 
     struct work *first_work;
     struct work *last_work;

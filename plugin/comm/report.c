@@ -105,7 +105,7 @@ static void traffic_write(const struct hsdp_job *job, const char *what, struct t
 static void flight_report(const struct hsdp_job *job, const char *what, struct text *text)
 {
     (void)what;
-    flight_rank_write(job, job->node_index, UINT64_MAX, text);
+    flight_own_write(job, UINT64_MAX, text);
 }
 
 void report_failure(const struct hsdp_job *job, struct text *text)
