@@ -416,14 +416,14 @@ END_TEST
 
 START_TEST(channel_fini_leaves_no_key)
 {
-    static const uint8_t zeros[sizeof(pair.server.incoming)];
+    static const uint8_t zeros[256];
 
     pair_run(&pair, 0);
-    ck_assert_mem_ne(&pair.server.incoming, zeros, sizeof(zeros));
+    ck_assert_mem_ne(&pair.server.incoming, zeros, sizeof(pair.server.incoming));
     ck_assert_mem_eq(&pair.server.stream_keys, zeros, sizeof(pair.server.stream_keys));
     pair_fini(&pair);
-    ck_assert_mem_eq(&pair.server.incoming, zeros, sizeof(zeros));
-    ck_assert_mem_eq(&pair.server.outgoing, zeros, sizeof(zeros));
+    ck_assert_mem_eq(&pair.server.incoming, zeros, sizeof(pair.server.incoming));
+    ck_assert_mem_eq(&pair.server.outgoing, zeros, sizeof(pair.server.outgoing));
     ck_assert_mem_eq(pair.server_keys.server, zeros, sizeof(pair.server_keys.server));
 }
 END_TEST

@@ -366,7 +366,7 @@ struct stranger {
 
 static const struct stranger strangers[] = {
     {"", 0, false},                                         /* half open */
-    {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", 29, true},        /* a web client */
+    {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27, true},        /* a web client */
     {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03", 10, true}, /* one of TLS */
     {"\n", 1, true},
     {"hsdp-net", 8, false},

@@ -13,7 +13,7 @@ uint8_t *bytes_reserve(struct bytes *bytes, uint64_t n_bytes)
     uint64_t capacity_bytes = bytes->capacity_bytes == 0 ? 64 : bytes->capacity_bytes;
     uint8_t *memory;
 
-    if (n_bytes <= bytes->capacity_bytes - bytes->end) {
+    if (bytes->memory != NULL && n_bytes <= bytes->capacity_bytes - bytes->end) {
         return bytes->memory + bytes->end;
     }
     if (bytes->begin > 0 && n_left > 0) {
