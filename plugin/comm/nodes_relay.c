@@ -94,7 +94,6 @@ static void board_give(struct nodes *nodes, uint64_t exchange)
         root_tell(nodes, NODES_BOARD, buffer.bytes, buffer.n_bytes);
         nodes->n_sent = exchange;
         nodes->waits_for_done = board_is_farewell(nodes, exchange);
-        nodes->is_closing |= nodes->waits_for_done;
         if (!nodes->waits_for_done) {
             board_arrived(nodes, exchange);
         }
@@ -110,6 +109,7 @@ static void boards_go_on(struct nodes *nodes)
     if (nodes->waits_for_done) {
         if (all_are_done(nodes)) {
             nodes->waits_for_done = false;
+            nodes->is_closing = true;
             board_arrived(nodes, exchange);
         }
         return;
@@ -175,8 +175,8 @@ void root_ask(struct nodes *nodes, const struct nodes_expired *cause)
     struct verdict *verdict = &nodes->verdict;
     struct nodes_positions own;
 
-    if (verdict->is_open || nodes->waits_for_done || cause->exchange != exchange_open(nodes) ||
-        nodes->n_sent >= cause->exchange) {
+    if (verdict->is_open || cause->exchange != exchange_open(nodes) ||
+        (nodes->n_sent >= cause->exchange && !nodes->waits_for_done)) {
         return;
     }
     rank_set_fini(&verdict->missing);
@@ -193,7 +193,12 @@ void root_ask(struct nodes *nodes, const struct nodes_expired *cause)
     for (uint32_t i = 1; i < nodes->n_nodes; i++) {
         struct node *node = &nodes->nodes[i];
 
-        if (!node->has_ended && node->n_boards < cause->exchange) {
+        if (node->has_ended || node->is_done) {
+            continue;
+        }
+        if (nodes->waits_for_done) { /* it has been told all it needs, and does not go on */
+            node->is_asked = true;
+        } else if (node->n_boards < cause->exchange) {
             node->is_asked = hub_send(nodes->hub, node->peer, NODES_PROBE, cause, sizeof(*cause));
         }
     }
@@ -282,7 +287,8 @@ void root_lost(struct nodes *nodes, uint32_t index, enum net_end why)
     struct hsdp_error err;
     char ranks[160];
 
-    if (nodes->is_closing || !rank_set_init(&lost, nodes->own.hello.world_ranks)) {
+    if (nodes->is_closing || nodes->waits_for_done ||
+        !rank_set_init(&lost, nodes->own.hello.world_ranks)) {
         return;
     }
     /* A connection that ended is its process; silence is the host, or the way to it. */

@@ -11,7 +11,7 @@
 #include "comm/nodes_internal.h"
 #include "comm/rendezvous.h"
 
-#define LINGER_MS   5000u /* once nodes disagree: so long the others may come to hear it */
+#define LINGER_MS   1000u /* once nodes disagree: so long the others may come to hear it */
 #define SPARE_PEERS 64u   /* room for those who are told that they do not belong here */
 
 void root_tell(struct nodes *nodes, uint32_t kind, const void *bytes, uint64_t n_bytes)

@@ -84,6 +84,21 @@ static void environment_set(const struct host *host)
     ranks_environment(rank, world, run_id);
 }
 
+static void *nothing_do(void *user)
+{
+    return user;
+}
+
+/* The first thread of a process may bring more with it: a sanitizer's own, which stays. */
+static void threads_warm(void)
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, nothing_do, NULL) == 0) {
+        pthread_join(thread, NULL);
+    }
+}
+
 static bool plugin_load(struct host *host)
 {
     struct hsdp_plugin_spec spec = HSDP_PLUGIN_SPEC_INIT;
@@ -149,6 +164,7 @@ void host_main(const struct trial *trial, struct record *record, uint32_t rank, 
     if (!plugin_load(&host)) {
         _exit(2);
     }
+    threads_warm();
     holdings_measure(&own->before, NULL);
     fault_start(&host);
     if (!scenario_run(&host) && host.n_failures > 0) {
