@@ -273,6 +273,17 @@ bool hub_is_flushed(const struct hub *hub)
     return true;
 }
 
+void hub_set_silence(struct hub *hub, uint64_t silence_ns)
+{
+    hub->spec.silence_ns = silence_ns;
+    for (uint32_t i = 0; i < hub->n_slots; i++) {
+        if (hub->guests[i] != NULL) {
+            link_tune(hub->guests[i]->link.fd, silence_ns);
+        }
+    }
+    hub->members_due_ns = 0; /* each may be due sooner now */
+}
+
 /* ---------------------------------------------------------------------------------- counting */
 
 void hub_count(const struct hub *hub, struct hub_counts *ret)

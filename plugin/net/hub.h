@@ -100,6 +100,9 @@ void hub_end(struct hub *hub, uint32_t peer);
 /** True when nothing is queued and nobody's farewell is under way: hub_close now loses nothing. */
 bool hub_is_flushed(const struct hub *hub);
 
+/** Another silence_ns, for all peers, from now on. */
+void hub_set_silence(struct hub *hub, uint64_t silence_ns);
+
 void hub_count(const struct hub *hub, struct hub_counts *ret);
 
 /** Who was not let in, for a sentence: "2 with another token, 1 of another job"; "" = nobody. */

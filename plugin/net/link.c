@@ -33,8 +33,8 @@ void link_tune(int fd, uint64_t silence_ns)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     if (silence_ns != 0) {
         user_ms = user_ms < MIN_USER_MS ? MIN_USER_MS : user_ms;
-        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof(user_ms));
     }
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof(user_ms)); /* 0: the system's */
 }
 
 static void end_set(struct link *link, enum net_end why)
@@ -42,6 +42,15 @@ static void end_set(struct link *link, enum net_end why)
     if (link->end == NET_END_NONE) {
         link->end = why;
     }
+}
+
+/* The system may find out before we do that nothing comes through any more. */
+static enum net_end end_of(int number)
+{
+    bool is_silent = number == ETIMEDOUT || number == EHOSTUNREACH || number == ENETUNREACH ||
+                     number == EHOSTDOWN || number == ENETDOWN;
+
+    return is_silent ? NET_END_SILENT : NET_END_LOST;
 }
 
 static bool epoll_set(struct link *link, int operation)
@@ -138,7 +147,7 @@ void link_receive(struct link *link, uint8_t *inbox, link_handler *handler, void
             break;
         }
         if (n <= 0) {
-            end_set(link, NET_END_LOST);
+            end_set(link, n == 0 ? NET_END_LOST : end_of(errno));
             break;
         }
         link->received_ns = clock_now_ns();
@@ -187,11 +196,13 @@ void link_flush(struct link *link)
         return;
     }
     if (!queue_send(link)) {
+        enum net_end why = end_of(errno);
+
         /* What it said last may still be there to be read, and reading finds the end as well. */
         bytes_take(&link->channel.out, bytes_left(&link->channel.out));
         link->is_shut = true;
         if (!link_has_unread(link)) {
-            end_set(link, NET_END_LOST);
+            end_set(link, why);
         }
     }
     if (link->end == NET_END_NONE) {

@@ -134,7 +134,7 @@ void uplink_close_in_child(struct uplink *uplink)
 /* A try has failed, and what it met; the next is due. */
 static void try_end(struct uplink *uplink, enum try_outcome outcome, uint32_t detail)
 {
-    *target_try(uplink, &uplink->target) = (struct uplink_try){outcome, detail};
+    target_note(uplink, outcome, detail);
     link_fini(&uplink->link);
     uplink->is_trying = false;
     target_next(uplink, &uplink->target);
@@ -375,6 +375,14 @@ void uplink_end(struct uplink *uplink)
 bool uplink_is_flushed(const struct uplink *uplink)
 {
     return uplink->link.fd < 0 || link_is_flushed(&uplink->link);
+}
+
+void uplink_set_silence(struct uplink *uplink, uint64_t silence_ns)
+{
+    uplink->spec.silence_ns = silence_ns;
+    if (uplink->link.fd >= 0) {
+        link_tune(uplink->link.fd, silence_ns);
+    }
 }
 
 enum uplink_state uplink_state(const struct uplink *uplink)

@@ -78,10 +78,14 @@ void uplink_end(struct uplink *uplink);
 /** True when nothing is queued and no farewell is under way: uplink_close now loses nothing. */
 bool uplink_is_flushed(const struct uplink *uplink);
 
+/** Another silence_ns, from now on. */
+void uplink_set_silence(struct uplink *uplink, uint64_t silence_ns);
+
 enum uplink_state uplink_state(const struct uplink *uplink);
 
 /**
- * What the last try of each address met, for a sentence: "127.0.0.1:29500: connection refused;
+ * What the tries of each address met, for a sentence; a refusal counts more than what came later:
+ * "127.0.0.1:29500: connection refused;
  * [::1]:29501: it has another token". "" when nothing was tried yet.
  */
 void uplink_trouble(const struct uplink *uplink, char *ret_text, size_t max_bytes);

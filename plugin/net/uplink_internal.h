@@ -8,7 +8,7 @@
 #include "net/lookup.h"
 #include "net/uplink.h"
 
-/* What the last try of an address and port met. */
+/* What tries of an address and port met. */
 enum try_outcome {
     TRY_NONE = 0,
     TRY_FAILED, /* detail: errno */
@@ -74,7 +74,8 @@ void target_skip(const struct uplink *uplink, struct target *target);
 
 /** With its port; false: there is none. */
 bool target_address(const struct uplink *uplink, const struct target *target, struct address *ret);
-struct uplink_try *target_try(const struct uplink *uplink, const struct target *target);
+/** Keeps what a try has met; why a hub refused stays known, though it may not be there any more. */
+void target_note(struct uplink *uplink, enum try_outcome outcome, uint32_t detail);
 
 /** Begins to look for hosts that were not looked for lately, and takes what has been found. */
 void hosts_look(struct uplink *uplink);

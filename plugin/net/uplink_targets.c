@@ -56,9 +56,25 @@ bool target_address(const struct uplink *uplink, const struct target *target, st
     return true;
 }
 
-struct uplink_try *target_try(const struct uplink *uplink, const struct target *target)
+static struct uplink_try *target_try(const struct uplink *uplink, const struct target *target)
 {
     return &uplink->hosts[target->host].tries[target->address * uplink->n_ports + target->port];
+}
+
+/* A hub has answered, and said why it lets nobody in. */
+static bool try_is_clear(const struct uplink_try *try)
+{
+    return try->outcome > TRY_REFUSED && try->outcome < TRY_REFUSED + CHANNEL_REFUSED_STRANGER;
+}
+
+void target_note(struct uplink *uplink, enum try_outcome outcome, uint32_t detail)
+{
+    const struct uplink_try met = {outcome, detail};
+    struct uplink_try *kept = target_try(uplink, &uplink->target);
+
+    if (try_is_clear(&met) || !try_is_clear(kept)) {
+        *kept = met;
+    }
 }
 
 /* ------------------------------------------------------------------------------------ the hosts */
@@ -170,12 +186,6 @@ static void outcome_text(const struct uplink_try *try, char *ret_text, size_t ma
     }
 }
 
-/* The order in which they are said: what speaks most clearly of a hub comes first. */
-static bool try_is_clear(const struct uplink_try *try)
-{
-    return try->outcome > TRY_REFUSED && try->outcome < TRY_REFUSED + CHANNEL_REFUSED_STRANGER;
-}
-
 struct sentence {
     char *text;
     size_t max_bytes;
@@ -212,7 +222,7 @@ static struct uplink_try try_known(const struct uplink *uplink, const struct tar
     return known;
 }
 
-/* Once through all targets, for those that are clear or for the others. */
+/* Once through all targets, for those that are clear, which come first, or for the others. */
 static void sentence_pass(struct sentence *sentence, const struct uplink *uplink, bool is_clear)
 {
     struct target target = {0};
