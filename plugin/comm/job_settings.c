@@ -207,28 +207,42 @@ struct change {
     uint64_t value_bytes;
 };
 
+/* What a rank of the whole world has said in the exchange that is over. */
+static void change_read(struct hsdp_job *job, uint32_t rank, struct change *ret)
+{
+    struct control *control = atomic_load(&job->control);
+
+    memcpy(ret, control_mailbox(control, job->n_exchanges, rank)->bytes, sizeof(*ret));
+    ret->key[sizeof(ret->key) - 1] = '\0';
+    ret->value[sizeof(ret->value) - 1] = '\0';
+}
+
 static int32_t change_agree(struct hsdp_job *job, const char *key, const char *value,
                             struct hsdp_error *reterr)
 {
-    struct change mine;
-    struct change all[LAUNCH_MAX_RANKS];
+    struct mailbox mailbox = {.operation = "setting_set", .n_bytes = sizeof(struct change)};
+    struct change change;
+    struct change first;
     int32_t status;
 
-    memset(&mine, 0, sizeof(mine));
-    snprintf(mine.key, sizeof(mine.key), "%s", key);
-    snprintf(mine.value, sizeof(mine.value), "%s", value);
-    mine.key_bytes = strlen(key);
-    mine.value_bytes = strlen(value);
-    status = job_exchange(job, "setting_set", &mine, sizeof(mine), all, reterr);
-    for (uint32_t rank = 1; status == HSDP_OK && rank < job->launch.world_ranks; rank++) {
+    memset(&change, 0, sizeof(change));
+    snprintf(change.key, sizeof(change.key), "%s", key);
+    snprintf(change.value, sizeof(change.value), "%s", value);
+    change.key_bytes = strlen(key);
+    change.value_bytes = strlen(value);
+    memcpy(mailbox.bytes, &change, sizeof(change));
+    status = exchange_run(job, &mailbox, 0, reterr);
+    for (uint32_t rank = 0; status == HSDP_OK && rank < job->launch.world_ranks; rank++) {
         struct hsdp_error err;
 
-        if (memcmp(&all[0], &all[rank], sizeof(mine)) == 0) {
+        change_read(job, rank, &change);
+        first = rank == 0 ? change : first;
+        if (memcmp(&first, &change, sizeof(change)) == 0) {
             continue;
         }
         error_set(&err, HSDP_ERR_MISMATCH,
-                  "setting_set: %s = \"%s\" on rank 0, %s = \"%s\" on rank %" PRIu32, all[0].key,
-                  all[0].value, all[rank].key, all[rank].value, rank);
+                  "setting_set: %s = \"%s\" on rank 0, %s = \"%s\" on rank %" PRIu32, first.key,
+                  first.value, change.key, change.value, rank);
         error_where(&err, "job.setting_set", NULL, NULL);
         failure_raise(job, &err);
         return failure_tell(job, reterr);
