@@ -371,6 +371,30 @@ static void recorder_open(struct hsdp_job *job, uint64_t start_ns)
     job->connecting = flight_begin(&job->flight, &what, 0, start_ns, start_ns);
 }
 
+/* Watches the peers and serves the other nodes. Where that fails on a leader of several nodes,
+ * nobody carries the exchange that follows: the job fails then, and nodes_stop tells them. */
+static int32_t watching_start(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    struct hsdp_error err;
+    int32_t status = peers_watch(job, &err);
+
+    if (status == HSDP_OK) {
+        status = watchdog_start(job, &err);
+    }
+    if (status == HSDP_OK) {
+        status = nodes_start(job, &err);
+    }
+    if (status != HSDP_OK && job->nodes != NULL) {
+        error_where(&err, "connect", NULL, NULL);
+        failure_raise(job, &err);
+        return failure_tell(job, reterr);
+    }
+    if (status != HSDP_OK && reterr != NULL) {
+        *reterr = err;
+    }
+    return status;
+}
+
 static int32_t ranks_meet(struct hsdp_job *job, uint64_t start_ns, uint64_t deadline_ns,
                           struct hsdp_error *reterr)
 {
@@ -389,12 +413,9 @@ static int32_t ranks_meet(struct hsdp_job *job, uint64_t start_ns, uint64_t dead
     node_index_find(job);
     recorder_open(job, start_ns);
     failure_share(job); /* an abort during the last moments of the meeting */
-    status = peers_watch(job, reterr);
-    if (status == HSDP_OK) {
-        status = watchdog_start(job, reterr);
-    }
-    if (status == HSDP_OK) {
-        status = nodes_start(job, reterr);
+    status = watching_start(job, reterr);
+    if (status != HSDP_OK && job->nodes != NULL) {
+        return status;
     }
     /* Twice: what a rank has opened before the first is right if its peer comes to the second. */
     for (int round = 0; round < 2; round++) {
