@@ -91,6 +91,7 @@ struct hsdp_job {
     _Atomic uint64_t timeout_ms;    /* of an operation, now */
     _Atomic uint64_t heartbeat_ms;  /* how long a watchdog may be stuck */
     _Atomic uint64_t idle_limit_ms; /* how long the host may make no call, now */
+    _Atomic uint64_t silence_ms;    /* how long another node may be silent */
     struct reporter *reporters;
 
     /* Failure: the first one is in the control block once there is one, else here. */

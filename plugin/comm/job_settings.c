@@ -98,6 +98,8 @@ void job_timeout_update(struct hsdp_job *job)
     uint64_t ms = (uint64_t)settings_integer(&job->settings, "nccl_timeout_seconds") * 1000u;
     uint64_t beat_ms =
         (uint64_t)settings_integer(&job->settings, "heartbeat_timeout_seconds") * 1000u;
+    uint64_t silence_ms =
+        (uint64_t)settings_integer(&job->settings, "peer_silence_seconds") * 1000u;
     uint64_t idle_ms = beat_ms;
 
     if (job->n_phases > 0) {
@@ -107,6 +109,7 @@ void job_timeout_update(struct hsdp_job *job)
     atomic_store(&job->timeout_ms, ms);
     atomic_store(&job->heartbeat_ms, beat_ms);
     atomic_store(&job->idle_limit_ms, idle_ms);
+    atomic_store(&job->silence_ms, silence_ms);
 }
 
 void job_timeout_source(const struct hsdp_job *job, char *ret_text, uint64_t max_bytes)

@@ -36,7 +36,6 @@ int32_t nodes_open(struct hsdp_job *job, struct nodes **ret, struct hsdp_error *
 {
     struct nodes *nodes = calloc(1, sizeof(*nodes));
     uint8_t token[NET_TOKEN_BYTES];
-    bool has_token = false;
     int32_t status;
 
     if (nodes == NULL) {
@@ -48,12 +47,13 @@ int32_t nodes_open(struct hsdp_job *job, struct nodes **ret, struct hsdp_error *
     nodes->is_root = job->launch.rank == 0;
     nodes->status = HSDP_PENDING;
     nodes->linger_ns = UINT64_MAX;
+    nodes->silence_ns = rendezvous_silence_ns(job);
     rendezvous_hello(job, &nodes->own.hello);
     gethostname(nodes->own.host, sizeof(nodes->own.host) - 1);
-    status = token_take(job, token, &has_token, reterr);
+    status = token_take(job, token, &nodes->has_token, reterr);
     if (status == HSDP_OK) {
-        status = nodes->is_root ? root_open(nodes, has_token ? token : NULL, reterr)
-                                : leader_open(nodes, has_token ? token : NULL, reterr);
+        status = nodes->is_root ? root_open(nodes, nodes->has_token ? token : NULL, reterr)
+                                : leader_open(nodes, nodes->has_token ? token : NULL, reterr);
     }
     explicit_bzero(token, sizeof(token));
     if (status != HSDP_OK) {
@@ -349,6 +349,22 @@ static void failure_watch(struct nodes *nodes)
     }
 }
 
+/* The setting may change while the job runs. */
+static void silence_follow(struct nodes *nodes)
+{
+    uint64_t silence_ns = rendezvous_silence_ns(nodes->job);
+
+    if (silence_ns == nodes->silence_ns) {
+        return;
+    }
+    nodes->silence_ns = silence_ns;
+    if (nodes->hub != NULL) {
+        hub_set_silence(nodes->hub, silence_ns);
+    } else {
+        uplink_set_silence(nodes->uplink, silence_ns);
+    }
+}
+
 static uint64_t relay_serve(void *user)
 {
     struct nodes *nodes = user;
@@ -356,6 +372,7 @@ static uint64_t relay_serve(void *user)
     uint64_t wake_ns;
 
     nodes_lock(nodes);
+    silence_follow(nodes);
     wires_serve(nodes);
     if (nodes->is_root) {
         root_relay(nodes);

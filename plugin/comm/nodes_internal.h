@@ -11,6 +11,9 @@
 
 #define NODES_NOBODY UINT32_MAX
 
+/* For who waits in vain. */
+#define NODES_NO_TOKEN "without a token (token_file) only nodes on one machine meet"
+
 /* One node as the root sees it. The first is its own. */
 struct node {
     uint32_t peer; /* of the hub */
@@ -40,7 +43,9 @@ struct nodes {
     struct hub *hub;       /* the root's; NULL = there is no need of one */
     struct uplink *uplink; /* of other leaders */
     struct nodes_join own;
+    uint64_t silence_ns; /* as the hub or the uplink knows it */
     bool is_root;
+    bool has_token;
     bool is_relaying;
 
     /* How it stands: HSDP_PENDING, HSDP_OK when the world has come, or what it failed with. */

@@ -143,7 +143,7 @@ int32_t leader_open(struct nodes *nodes, const uint8_t *token, struct hsdp_error
     }
     rendezvous_net_identity(job, &spec.self);
     spec.max_message_bytes = nodes_max_bytes(job->launch.world_ranks);
-    spec.silence_ns = rendezvous_silence_ns(job);
+    spec.silence_ns = nodes->silence_ns;
     spec.beat_ns = net_beat_ns(job->launch.world_ranks / job->launch.local_ranks, spec.silence_ns);
     spec.events = (struct uplink_events){
         .joined = leader_joined, .received = leader_received, .ended = leader_ended, .user = nodes};
@@ -172,8 +172,9 @@ static void expiry_give(struct nodes *nodes)
                   uplink_address(nodes->uplink));
     } else {
         uplink_trouble(nodes->uplink, trouble, sizeof(trouble));
-        error_set(&err, HSDP_ERR_TIMEOUT, "connect: timeout after %s s: no sign of rank 0: %s",
-                  seconds, trouble[0] == '\0' ? nodes->job->launch.place.host : trouble);
+        error_set(&err, HSDP_ERR_TIMEOUT, "connect: timeout after %s s: no sign of rank 0: %s%s",
+                  seconds, trouble[0] == '\0' ? nodes->job->launch.place.host : trouble,
+                  nodes->has_token ? "" : "; " NODES_NO_TOKEN);
     }
     error_missing_one(&err, 0);
     err.waited_ms = rendezvous_limit_ms(nodes->job);

@@ -267,7 +267,7 @@ int32_t root_open(struct nodes *nodes, const uint8_t *token, struct hsdp_error *
     spec.max_peers = job->launch.world_ranks - job->launch.local_ranks + SPARE_PEERS;
     rendezvous_net_identity(job, &spec.self);
     spec.max_message_bytes = nodes_max_bytes(job->launch.world_ranks);
-    spec.silence_ns = rendezvous_silence_ns(job);
+    spec.silence_ns = nodes->silence_ns;
     spec.beat_ns = net_beat_ns(job->launch.world_ranks / job->launch.local_ranks, spec.silence_ns);
     spec.events = (struct hub_events){
         .joined = hub_joined, .received = hub_received, .ended = hub_ended, .user = nodes};
@@ -294,6 +294,7 @@ void root_expire(struct nodes *nodes)
     struct hsdp_error err;
     char ranks[200];
     char trouble[160] = "";
+    bool lacks_token = nodes->hub != NULL && !nodes->has_token && !job->launch.is_one_host;
 
     if (nodes->misfit.status != HSDP_OK) {
         nodes_fail_own(nodes, job->launch.rank, &nodes->misfit);
@@ -313,13 +314,27 @@ void root_expire(struct nodes *nodes)
     if (nodes->hub != NULL) {
         hub_trouble(nodes->hub, trouble, sizeof(trouble));
     }
-    error_set(&err, HSDP_ERR_TIMEOUT, "connect: timeout after %s s: no sign of %s%s%s%s",
+    error_set(&err, HSDP_ERR_TIMEOUT, "connect: timeout after %s s: no sign of %s%s%s%s%s",
               settings_text(&job->settings, "init_timeout_seconds"), ranks,
-              trouble[0] == '\0' ? "" : " (turned away: ", trouble, trouble[0] == '\0' ? "" : ")");
+              trouble[0] == '\0' ? "" : " (turned away: ", trouble, trouble[0] == '\0' ? "" : ")",
+              lacks_token ? "; " NODES_NO_TOKEN : "");
     rank_set_blame(&missing, &err);
     rank_set_fini(&missing);
     err.waited_ms = rendezvous_limit_ms(job);
     nodes_fail_own(nodes, job->launch.rank, &err);
+}
+
+/* Who has come, and has no ranks, is nobody to wait for. */
+static void idlers_end(struct nodes *nodes)
+{
+    for (uint32_t i = 1; i < nodes->n_nodes; i++) {
+        struct node *node = &nodes->nodes[i];
+
+        if (node->n_ranks == 0 && !node->has_ended) {
+            node->has_ended = true;
+            hub_end(nodes->hub, node->peer);
+        }
+    }
 }
 
 void root_step(struct nodes *nodes)
@@ -334,6 +349,7 @@ void root_step(struct nodes *nodes)
         nodes_fail_own(nodes, nodes->job->launch.rank, &nodes->misfit);
     } else if (nodes->misfit.status == HSDP_OK && nodes->n_arrived == world_ranks) {
         nodes->status = HSDP_OK;
+        idlers_end(nodes);
         root_tell(nodes, NODES_WELCOME, NULL, 0);
     }
 }

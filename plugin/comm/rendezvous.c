@@ -117,8 +117,7 @@ uint64_t rendezvous_limit_ms(const struct hsdp_job *job)
 
 uint64_t rendezvous_silence_ns(const struct hsdp_job *job)
 {
-    return (uint64_t)settings_integer(&job->settings, "peer_silence_seconds") *
-           UINT64_C(1000000000);
+    return atomic_load(&job->silence_ms) * UINT64_C(1000000);
 }
 
 int32_t rendezvous_end(struct hsdp_job *job, uint32_t reporter, struct hsdp_error *err)
