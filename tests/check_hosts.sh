@@ -218,32 +218,32 @@ start connect group model exchange=3 close
 finish && says 4 ' group status -3 ' && says 4 ' model status -3 ' && ends_well
 report $? "moving data is refused on all ranks, and the job goes on"
 
-# strangers PORT: what comes to a port in a network, from the other host.
+# strangers PORT: what comes to a port in a network, from the other host; "done" when it is over.
 strangers() {
     # shellcheck disable=SC2016
     host_run 1 timeout 15 bash -c '
-        for i in $(seq 40); do : 2>/dev/null >"/dev/tcp/10.77.0.1/$1" || sleep 0.05; done
+        for i in $(seq 100); do : 2>/dev/null >"/dev/tcp/10.77.0.1/$1" && break || sleep 0.05; done
+        for i in $(seq 40); do : >"/dev/tcp/10.77.0.1/$1"; done
         exec 4<>"/dev/tcp/10.77.0.1/$1" # says nothing
-        exec 3<>"/dev/tcp/10.77.0.1/$1"
-        printf "GET / HTTP/1.1\r\nHost: x\r\n\r\n" >&3
-        timeout 3 cat <&3
         for i in $(seq 10); do
             exec 3<>"/dev/tcp/10.77.0.1/$1"
             head -c 5000 /dev/urandom >&3
         done
-        printf done' strangers "$1" >"$scratch/strangers" 2>/dev/null &
-    pids="$pids $!"
+        exec 3<>"/dev/tcp/10.77.0.1/$1"
+        printf "GET / HTTP/1.1\r\nHost: x\r\n\r\n" >&3
+        timeout 5 cat <&3
+        echo done' strangers "$1" 2>/dev/null
 }
 
 fresh
-strangers 29500
 node_start 0 2 "$token0" "$extra0" connect mark=ready exchange=20 await=go exchange close
-sleep 0.5
+strangers 29500 >"$scratch/strangers"
 node_start 1 2 "$token1" "$extra1" connect mark=ready exchange=20 await=go exchange close
-ready && until_true 15 test -s "$scratch/strangers"
+ready
+strangers 29500 >>"$scratch/strangers"
 finish && says 4 ' connect status 0 ' && says 8 ' exchange status 0 ' && says 4 ' close status 0 ' &&
-    grep -q done "$scratch/strangers"
-report $? "who scans the port, speaks HTTP or noise disturbs nobody"
+    [ "$(cat "$scratch/strangers")" = done ]
+report $? "who scans the port, speaks HTTP or noise disturbs nobody, and later finds nobody"
 
 # ----------------------------------------------------------------------------- who may not come
 

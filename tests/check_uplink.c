@@ -2,6 +2,7 @@
 /* Uplinks and hubs: limits that change while they are joined, and what is known of refusals. */
 #include <check.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "net_fixture.h"
@@ -113,6 +114,48 @@ START_TEST(uplink_trouble_after_a_refusal_tells_it_though_the_hub_is_gone)
 }
 END_TEST
 
+static bool stranger_is_counted(struct net_world *world)
+{
+    struct hub_counts counts;
+
+    hub_count(world->hub, &counts);
+    return counts.n_strangers > 0;
+}
+
+static bool second_is_in(struct net_world *world)
+{
+    return world->logs[1].n_joined > 0;
+}
+
+/* Peers stay; who has said nothing is dropped; who looks for it goes on looking. */
+START_TEST(hub_stop_listening_lets_nobody_in_and_keeps_peers)
+{
+    struct net_world world = {0};
+    struct hub_spec hub_spec = net_hub_spec(&world);
+    struct uplink_spec spec;
+    struct hub *first;
+    int stranger;
+
+    pair_open(&world);
+    stranger = net_stranger(&world);
+    net_serve_until(&world, stranger_is_counted);
+    hub_stop_listening(world.hub);
+    ck_assert(!stranger_is_counted(&world));
+    ck_assert(net_stranger_is_dropped(stranger, 5000));
+    close(stranger);
+    spec = net_uplink_spec(&world, 1);
+    net_uplink_open(&world, 1, &spec);
+    net_serve_ms(&world, 300);
+    ck_assert_uint_eq(world.logs[1].n_joined + world.logs[0].n_ended + world.hub_log.n_ended, 0);
+    first = world.hub;
+    hub_spec.ports = &world.port; /* free again, though the first one's peers are there */
+    net_hub_open(&world, &hub_spec);
+    net_serve_until(&world, second_is_in);
+    hub_close(first);
+    net_world_close(&world);
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("uplink");
@@ -123,6 +166,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, uplink_set_silence_counts_from_then_on);
     tcase_add_test(tcase, hub_set_silence_longer_lets_a_quiet_one_stay);
     tcase_add_test(tcase, uplink_trouble_after_a_refusal_tells_it_though_the_hub_is_gone);
+    tcase_add_test(tcase, hub_stop_listening_lets_nobody_in_and_keeps_peers);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -394,6 +394,11 @@ int32_t nodes_start(struct hsdp_job *job, struct hsdp_error *reterr)
         return HSDP_OK;
     }
     guest.fd = nodes_fd(job->nodes);
+    nodes_lock(job->nodes);
+    if (job->nodes->hub != NULL) { /* who comes now may be looking for the job that follows */
+        hub_stop_listening(job->nodes->hub);
+    }
+    nodes_unlock(job->nodes);
     job->nodes->is_relaying = true;
     if (job->nodes->status < 0) { /* after the last rank had come */
         nodes_raise(job->nodes, job->nodes->reporter, &job->nodes->error);

@@ -166,6 +166,14 @@ void hub_close_in_child(struct hub *hub)
     hub_destroy(hub, link_fini_in_child);
 }
 
+void hub_stop_listening(struct hub *hub)
+{
+    listeners_watch(hub, EPOLL_CTL_DEL);
+    listen_close(&hub->listeners);
+    hub->listen_again_ns = UINT64_MAX;
+    guests_drop_strangers(hub);
+}
+
 /* ----------------------------------------------------------------------------------- serving */
 
 uint16_t hub_port(const struct hub *hub)

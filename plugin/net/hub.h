@@ -72,6 +72,12 @@ void hub_close_in_child(struct hub *hub);
 /** The port that was taken. */
 uint16_t hub_port(const struct hub *hub);
 
+/**
+ * Nobody else is let in: closes the listeners, and drops who is not a peer yet. Whoever comes
+ * finds nobody there, and goes on looking. hub_port stays what it was.
+ */
+void hub_stop_listening(struct hub *hub);
+
 /** A descriptor to poll for reading: readable when hub_serve has something to do. Not to be read.
  */
 int hub_fd(const struct hub *hub);

@@ -321,3 +321,12 @@ void guests_watch_members(struct hub *hub, uint64_t now_ns)
         }
     }
 }
+
+void guests_drop_strangers(struct hub *hub)
+{
+    for (uint32_t i = 0; i < hub->n_slots; i++) {
+        if (hub->guests[i] != NULL && hub->guests[i]->state != GUEST_PEER) {
+            guest_free(hub, hub->guests[i]);
+        }
+    }
+}

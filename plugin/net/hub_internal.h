@@ -64,4 +64,7 @@ void guests_watch_members(struct hub *hub, uint64_t now_ns);
 /** Gives the limit of its farewell to one that is leaving. */
 void guest_leave(struct hub *hub, struct guest *guest);
 
+/** All that are no peers. Not inside of an event. */
+void guests_drop_strangers(struct hub *hub);
+
 #endif /* NET_HUB_INTERNAL_H */
