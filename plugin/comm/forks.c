@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "comm/job_internal.h"
 #include "comm/nodes.h"
+#include "comm/wire.h"
 
 /*
  * The one state outside of objects: a child has to find the jobs of its parent. The handlers go
@@ -28,6 +29,7 @@ static void descriptor_close(int *fd)
 
 static void descriptors_close(struct hsdp_job *job)
 {
+    descriptor_close(&job->listener);
     descriptor_close(&job->leader_bell);
     for (uint32_t rank = 0; rank < LAUNCH_MAX_RANKS; rank++) {
         descriptor_close(&job->connections[rank]);
@@ -71,6 +73,21 @@ static void fork_child(void)
         nodes_close_in_child(job->nodes);
         job->nodes = NULL;
     }
+    pthread_mutex_unlock(&forks_lock);
+}
+
+int forks_open_listener(struct hsdp_job *job)
+{
+    pthread_mutex_lock(&forks_lock);
+    job->listener = wire_socket();
+    pthread_mutex_unlock(&forks_lock);
+    return job->listener;
+}
+
+void forks_close_listener(struct hsdp_job *job)
+{
+    pthread_mutex_lock(&forks_lock);
+    descriptor_close(&job->listener);
     pthread_mutex_unlock(&forks_lock);
 }
 

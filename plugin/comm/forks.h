@@ -24,6 +24,10 @@ void forks_close(struct hsdp_job *job);
 /** The same for good. Also one that was never added, and in a child. */
 void forks_remove(struct hsdp_job *job);
 
+/** Opens job->listener, so that no child holds the meeting point of its parent; -1 with errno. */
+int forks_open_listener(struct hsdp_job *job);
+void forks_close_listener(struct hsdp_job *job);
+
 /** Sets job->nodes, which a child closes on its side. */
 void forks_set_nodes(struct hsdp_job *job, struct nodes *nodes);
 

@@ -126,6 +126,7 @@ static void fields_init(struct hsdp_job *job, const struct hsdp_job_spec *spec)
     job->host.user = spec->user;
     job->failed_ticket = UINT64_MAX;
     atomic_init(&job->n_refs, 1);
+    job->listener = -1;
     job->leader_bell = -1;
     atomic_init(&job->abort_fd, -1);
     job->position = &job->own_position;

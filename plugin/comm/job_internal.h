@@ -109,6 +109,7 @@ struct hsdp_job {
     int pidfds[LAUNCH_MAX_RANKS];      /* or PIDFD_* */
     uint64_t connecting;               /* the record of connect */
     int connections[LAUNCH_MAX_RANKS]; /* leader: by node index; others: [0], to the leader */
+    int listener;        /* leader: of the meeting of its node, while it lasts; -1 = none */
     int leader_bell;     /* others: wakes the leader's watchdog, where there are several nodes */
     uint64_t asked_ns;   /* when the root was asked who is missing in the exchange under way */
     struct nodes *nodes; /* of a leader, where there are several; NULL = this is not one */

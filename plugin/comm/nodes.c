@@ -50,13 +50,17 @@ int32_t nodes_open(struct hsdp_job *job, struct nodes **ret, struct hsdp_error *
     nodes->silence_ns = rendezvous_silence_ns(job);
     rendezvous_hello(job, &nodes->own.hello);
     gethostname(nodes->own.host, sizeof(nodes->own.host) - 1);
+    forks_set_nodes(job, nodes); /* from its first descriptor on a child knows what to close */
+    nodes_lock(nodes);
     status = token_take(job, token, &nodes->has_token, reterr);
     if (status == HSDP_OK) {
         status = nodes->is_root ? root_open(nodes, nodes->has_token ? token : NULL, reterr)
                                 : leader_open(nodes, nodes->has_token ? token : NULL, reterr);
     }
     explicit_bzero(token, sizeof(token));
+    nodes_unlock(nodes);
     if (status != HSDP_OK) {
+        forks_set_nodes(job, NULL);
         nodes_close(nodes);
         return status;
     }
@@ -194,24 +198,26 @@ void nodes_arrived(struct nodes *nodes, uint32_t rank, uint32_t pid)
     if (nodes == NULL || nodes->n_locals == LAUNCH_MAX_RANKS) {
         return;
     }
+    nodes_lock(nodes);
     nodes->locals[nodes->n_locals++] = local;
     if (nodes->is_root) {
         root_arrived(nodes, 0, &local);
     } else {
         leader_arrived(nodes);
     }
+    nodes_unlock(nodes);
 }
 
 int32_t nodes_meet(struct nodes *nodes, uint32_t *ret_reporter, struct hsdp_error *reterr)
 {
     nodes_lock(nodes);
     wires_serve(nodes);
-    nodes_unlock(nodes);
     if (nodes->is_root) {
         root_step(nodes);
     } else {
         leader_step(nodes);
     }
+    nodes_unlock(nodes);
     if (nodes->status < 0) {
         *ret_reporter = nodes->reporter;
         *reterr = nodes->error;
@@ -224,11 +230,13 @@ void nodes_expire(struct nodes *nodes)
     if (nodes->status != HSDP_PENDING) {
         return;
     }
+    nodes_lock(nodes);
     if (nodes->is_root) {
         root_expire(nodes);
     } else {
         leader_expire(nodes);
     }
+    nodes_unlock(nodes);
 }
 
 static void failure_send(struct nodes *nodes, uint32_t reporter, const struct hsdp_error *err)
@@ -245,7 +253,9 @@ static void failure_send(struct nodes *nodes, uint32_t reporter, const struct hs
 
 void nodes_fail(struct nodes *nodes, uint32_t reporter, const struct hsdp_error *err, uint32_t ms)
 {
+    nodes_lock(nodes);
     failure_send(nodes, reporter, err);
+    nodes_unlock(nodes);
     flush_within(nodes, ms);
 }
 
@@ -427,6 +437,7 @@ void nodes_stop(struct hsdp_job *job)
         return;
     }
     watchdog_detach(job);
+    nodes_lock(nodes);
     failure_watch(nodes);
     for (uint32_t i = 1; nodes->hub != NULL && i < nodes->n_nodes; i++) {
         hub_end(nodes->hub, nodes->nodes[i].peer);
@@ -434,6 +445,7 @@ void nodes_stop(struct hsdp_job *job)
     if (nodes->uplink != NULL) {
         uplink_end(nodes->uplink);
     }
+    nodes_unlock(nodes);
     flush_within(nodes, FAREWELL_MS);
     forks_set_nodes(job, NULL);
     nodes_close(nodes);

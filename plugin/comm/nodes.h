@@ -32,7 +32,7 @@ struct nodes;
  */
 int32_t nodes_open(struct hsdp_job *job, struct nodes **ret, struct hsdp_error *reterr);
 
-/** Around everything that a fork must not fall into; NULL is accepted. */
+/** Around everything that a fork must not fall into, as all below do; NULL is accepted. */
 void nodes_lock(struct nodes *nodes);
 void nodes_unlock(struct nodes *nodes);
 

@@ -381,7 +381,7 @@ static int32_t meeting_listen(struct meeting *meeting, struct hsdp_error *reterr
     struct sockaddr_un address;
     socklen_t n_bytes = wire_address(job->identity, job->name, &address);
 
-    meeting->listener = wire_socket();
+    meeting->listener = forks_open_listener(meeting->job);
     if (meeting->listener < 0) {
         return error_set(reterr, HSDP_ERR_UNAVAILABLE, "connect: no socket: %s", strerror(errno));
     }
@@ -528,7 +528,6 @@ static int32_t meeting_open(struct meeting *meeting, struct hsdp_error *reterr)
     }
     if (status == HSDP_OK) {
         status = nodes_open(job, &meeting->nodes, reterr);
-        forks_set_nodes(job, meeting->nodes);
     }
     if (status == HSDP_OK && is_root) {
         job->point.port = job->launch.is_one_host ? 0 : nodes_port(meeting->nodes);
@@ -578,9 +577,7 @@ int32_t rendezvous_leader(struct hsdp_job *job, uint64_t deadline_ns, struct hsd
     }
     guests_drop(meeting, false);
     guests_drop(meeting, true);
-    if (meeting->listener >= 0) {
-        close(meeting->listener);
-    }
+    forks_close_listener(job);
     free(meeting);
     return status;
 }
