@@ -203,11 +203,13 @@ static void resting_rank(uint32_t rank, void *shared)
     struct hsdp_job *job = job_open("60", "1");
     struct hsdp_error err = HSDP_ERROR_INIT;
 
+    ranks_sleep_ms(200); /* its watchdog has looked by then */
     atomic_fetch_add(n_open, 1u);
     if (rank == 1) {
         raise(SIGSTOP);
+        ranks_sleep_ms(500); /* it has as long as ever: the time before does not count */
     }
-    host_work(job, rank == 1 ? 500 : 4000);
+    host_work(job, rank == 1 ? 500 : 4500);
     status_assert(job_enter(job, &err), HSDP_OK, &err);
     test_job_end(job);
 }

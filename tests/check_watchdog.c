@@ -18,7 +18,7 @@ static void message_assert(const struct hsdp_error *err, const char *part)
 /* -------------------------------------------------------------------------------------- deaths */
 
 /* Rank 1 ends; the others make no call, and hear of it. */
-static void mourning_rank(uint32_t rank, void (*end)(void))
+static void mourning_rank(uint32_t rank, void (*end)(void), const char *how)
 {
     struct listener host;
 
@@ -30,7 +30,7 @@ static void mourning_rank(uint32_t rank, void (*end)(void))
     ck_assert_int_ne(host.thread, gettid());
     ck_assert_uint_eq(host.reason.n_missing_ranks, 1);
     ck_assert_uint_eq(host.reason.missing_ranks[0], 1);
-    listener_expect(&host, HSDP_ERR_PEER_LOST, "peer lost: rank 1 ");
+    listener_expect(&host, HSDP_ERR_PEER_LOST, how);
     job_destroy(host.job);
 }
 
@@ -42,7 +42,7 @@ static void end_by_kill(void)
 static void killed_rank(uint32_t rank, void *shared)
 {
     (void)shared;
-    mourning_rank(rank, end_by_kill);
+    mourning_rank(rank, end_by_kill, "peer lost: rank 1 died");
 }
 
 START_TEST(death_of_a_rank_is_told_to_hosts_that_compute)
@@ -63,7 +63,7 @@ static void end_by_exit(void)
 static void exiting_rank(uint32_t rank, void *shared)
 {
     (void)shared;
-    mourning_rank(rank, end_by_exit);
+    mourning_rank(rank, end_by_exit, "peer lost: rank 1 died");
 }
 
 START_TEST(exit_without_close_or_destroy_is_a_loss)
@@ -82,7 +82,7 @@ static void end_by_exec(void)
 static void changing_rank(uint32_t rank, void *shared)
 {
     (void)shared;
-    mourning_rank(rank, end_by_exec);
+    mourning_rank(rank, end_by_exec, "peer lost: rank 1 closed the connection to rank 0");
 }
 
 START_TEST(exec_of_another_program_is_a_loss)
@@ -104,7 +104,7 @@ static void end_with_a_child(void)
 static void parent_rank(uint32_t rank, void *shared)
 {
     (void)shared;
-    mourning_rank(rank, end_with_a_child);
+    mourning_rank(rank, end_with_a_child, "peer lost: rank 1 died");
 }
 
 START_TEST(death_of_a_rank_whose_child_lives_on_is_told)
