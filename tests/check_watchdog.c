@@ -207,10 +207,8 @@ static void aborting_rank(uint32_t rank, void *shared)
     listener_open(&host);
     if (rank == 0) {
         ck_assert_int_eq(job_abort(host.job, "enough", &err), HSDP_OK);
-        ck_assert_uint_eq(atomic_load(&host.n_told), 1);
-        ck_assert_int_eq(host.thread, gettid());
     }
-    listener_await(&host);
+    listener_await(&host); /* by the thread that aborts, or by the watchdog's, whichever is first */
     listener_expect(&host, HSDP_ERR_ABORTED, "enough");
     ranks_meet(n_done, 3);
     job_destroy(host.job);
