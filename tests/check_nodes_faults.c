@@ -251,6 +251,49 @@ START_TEST(job_setting_set_of_peer_silence_counts_at_once)
 }
 END_TEST
 
+/* A leader that stops while it waits itself; the absent one is on the other node. */
+static void led_rank(uint32_t rank, void *shared)
+{
+    struct scene *scene = shared;
+    struct hsdp_job *job = scene_open(scene, rank, "3");
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    int32_t status;
+    uint64_t all[4];
+
+    atomic_fetch_add(&scene->n_ready, 1u);
+    if (rank == (scene->victim == 0 ? 3u : 1u)) {
+        ranks_sleep_ms(6000);
+    }
+    status = job_exchange(job, "test", &(uint64_t){0}, 8, all, &err);
+    ck_assert_int_lt(status, 0);
+    if (rank == scene->victim + 1) {
+        ck_assert_int_eq(status, HSDP_ERR_TIMEOUT);
+        ck_assert_msg(err.n_missing_ranks == 1 && err.missing_ranks[0] == scene->victim, "%s",
+                      err.message);
+        ck_assert_msg(strstr(err.message, "is stopped") != NULL, "%s", err.message);
+    }
+    test_job_drop(job);
+}
+
+START_TEST(stop_of_a_leader_that_waits_is_named_on_its_node)
+{
+    struct scene *scene = scene_of("2,2", _i == 0 ? 0 : 2);
+    struct ranks ranks;
+
+    ranks_start(&ranks, 4, RANKS_LIMIT_MS, led_rank, scene);
+    while (atomic_load(&scene->n_ready) < 4 && ranks_running(&ranks) == 4) {
+        ranks_sleep_ms(5);
+    }
+    ranks_sleep_ms(500);
+    kill(ranks.pids[scene->victim], SIGSTOP);
+    while (ranks_running(&ranks) > 1) {
+        ranks_sleep_ms(5);
+    }
+    ranks_kill(&ranks, scene->victim);
+    ranks_wait(&ranks);
+}
+END_TEST
+
 /* A leader that may start no thread. */
 static void threadless_rank(uint32_t rank, void *shared)
 {
@@ -421,6 +464,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, job_close_of_one_while_others_agree_mismatches_on_all, 0, 4);
     tcase_add_loop_test(tcase, job_abort_inside_of_connect_ends_it_on_all_nodes, 0, 4);
     tcase_add_test(tcase, job_setting_set_of_peer_silence_counts_at_once);
+    tcase_add_loop_test(tcase, stop_of_a_leader_that_waits_is_named_on_its_node, 0, 2);
     tcase_add_loop_test(tcase, job_connect_of_a_leader_without_a_thread_fails_on_all, 0, 3);
     tcase_add_test(tcase, job_connect_of_two_jobs_of_a_process_over_nodes_keeps_them_apart);
     tcase_add_test(tcase, job_destroy_over_nodes_leaves_no_descriptor_and_no_thread);

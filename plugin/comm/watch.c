@@ -84,11 +84,21 @@ static bool misses_others_only(const struct wait *wait)
     return misses_others && missing_ranks(wait) == 0;
 }
 
+/* Nobody has answered. What this node can see itself is whether its leader could have asked. */
 static int32_t root_blame(struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
                           struct hsdp_error *reterr)
 {
+    const struct control_rank *leader = &atomic_load(&job->control)->ranks[0];
     struct hsdp_error err;
 
+    if (job->node_index != 0 && process_is_stopped(leader->pid)) {
+        error_set(&err, HSDP_ERR_TIMEOUT,
+                  "%s: timeout after %.1f s on rank %" PRIu32 ": no sign of rank %" PRIu32
+                  ", which leads this node and is stopped",
+                  wait->operation, (double)waited_ns / 1e9, job->launch.rank, leader->rank);
+        error_missing_one(&err, leader->rank);
+        return verdict_raise(job, wait, waited_ns, &err, reterr);
+    }
     error_set(&err, HSDP_ERR_TIMEOUT,
               "%s: timeout after %.1f s on rank %" PRIu32
               ": no sign of ranks of other nodes, nor of rank 0, which knows who they are",
