@@ -218,31 +218,35 @@ start connect group model exchange=3 close
 finish && says 4 ' group status -3 ' && says 4 ' model status -3 ' && ends_well
 report $? "moving data is refused on all ranks, and the job goes on"
 
-# strangers PORT: what comes to a port in a network, from the other host; "done" when it is over.
+# strangers: what comes to a port in a network, from the other host; "done" when all has come in.
 strangers() {
-    # shellcheck disable=SC2016
-    host_run 1 timeout 15 bash -c '
-        for i in $(seq 100); do : 2>/dev/null >"/dev/tcp/10.77.0.1/$1" && break || sleep 0.05; done
-        for i in $(seq 40); do : >"/dev/tcp/10.77.0.1/$1"; done
-        exec 4<>"/dev/tcp/10.77.0.1/$1" # says nothing
+    host_run 1 timeout 20 bash -c '
+        port=/dev/tcp/10.77.0.1/29500
+        until : >"$port"; do sleep 0.05; done
+        for i in $(seq 40); do : >"$port" || exit 1; done
+        exec 4<>"$port" || exit 1 # says nothing
         for i in $(seq 10); do
-            exec 3<>"/dev/tcp/10.77.0.1/$1"
+            exec 3<>"$port" || exit 1
             head -c 5000 /dev/urandom >&3
         done
-        exec 3<>"/dev/tcp/10.77.0.1/$1"
+        exec 3<>"$port" || exit 1
         printf "GET / HTTP/1.1\r\nHost: x\r\n\r\n" >&3
         timeout 5 cat <&3
-        echo done' strangers "$1" 2>/dev/null
+        echo done' 2>/dev/null
 }
+
+is_closed() { ! host_run 1 bash -c ': >/dev/tcp/10.77.0.1/29500' 2>/dev/null; }
 
 fresh
 node_start 0 2 "$token0" "$extra0" connect mark=ready exchange=20 await=go exchange close
-strangers 29500 >"$scratch/strangers"
+strangers >"$scratch/strangers"
+! is_closed
+result=$?
 node_start 1 2 "$token1" "$extra1" connect mark=ready exchange=20 await=go exchange close
-ready
-strangers 29500 >>"$scratch/strangers"
+ready && is_closed && [ "$result" -eq 0 ]
+result=$?
 finish && says 4 ' connect status 0 ' && says 8 ' exchange status 0 ' && says 4 ' close status 0 ' &&
-    [ "$(cat "$scratch/strangers")" = done ]
+    grep -qx done "$scratch/strangers" && [ "$result" -eq 0 ]
 report $? "who scans the port, speaks HTTP or noise disturbs nobody, and later finds nobody"
 
 # ----------------------------------------------------------------------------- who may not come
