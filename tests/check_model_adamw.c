@@ -201,9 +201,7 @@ static const char *const other_texts[N_OTHERS] = {
     [EPSILON] = "epsilon is 0.125 on rank 0, 0.25 on rank 1",
     [BIAS_STEP] = "step is 1 on rank 0, 7 on rank 1",
     [LESS_GROUPS] = "n_hyper_groups is 10 on rank 0, 9 on rank 1",
-    [LAST_RATE] =
-        "learning_rate or weight_decay of a hyper group from 8 on differ between rank 0 and "
-        "rank 1",
+    [LAST_RATE] = "of a hyper group from 8 on differ between rank 0 and rank 1",
     [NO_CALL] = "the number of its calls is 1 on rank 0, 0 on rank 1",
 };
 
