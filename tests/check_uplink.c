@@ -39,7 +39,7 @@ START_TEST(hub_set_silence_counts_from_then_on)
     uint64_t start_ns = clock_now_ns();
 
     pair_open(&world);
-    hub_set_silence(world.hub, SHORT_SILENCE_NS);
+    hub_set_silence(world.hub, SHORT_SILENCE_NS, 0);
     stopped = world.uplinks[0];
     world.uplinks[0] = NULL;
     net_serve_until(&world, hub_has_end);
@@ -57,7 +57,7 @@ START_TEST(uplink_set_silence_counts_from_then_on)
     uint64_t start_ns = clock_now_ns();
 
     pair_open(&world);
-    uplink_set_silence(world.uplinks[0], SHORT_SILENCE_NS);
+    uplink_set_silence(world.uplinks[0], SHORT_SILENCE_NS, 0);
     stopped = world.hub;
     world.hub = NULL;
     net_serve_until(&world, uplink_has_end);
@@ -75,10 +75,10 @@ START_TEST(hub_set_silence_longer_lets_a_quiet_one_stay)
     struct uplink *stopped;
 
     pair_open(&world);
-    hub_set_silence(world.hub, SHORT_SILENCE_NS);
+    hub_set_silence(world.hub, SHORT_SILENCE_NS, 0);
     stopped = world.uplinks[0];
     world.uplinks[0] = NULL;
-    hub_set_silence(world.hub, NET_SILENCE_NS);
+    hub_set_silence(world.hub, NET_SILENCE_NS, 0);
     net_serve_ms(&world, 1500);
     ck_assert_uint_eq(world.hub_log.n_ended, 0);
     world.uplinks[0] = stopped;

@@ -180,6 +180,13 @@ static void flush_within(struct nodes *nodes, uint32_t ms)
     } while (clock_now_ns() < until_ns);
 }
 
+uint64_t nodes_beat_ns(const struct nodes *nodes)
+{
+    const struct launch *launch = &nodes->job->launch;
+
+    return net_beat_ns(launch->world_ranks / launch->local_ranks, nodes->silence_ns);
+}
+
 /* ---------------------------------------------------------------------------------- meeting */
 
 void nodes_fail_own(struct nodes *nodes, uint32_t reporter, const struct hsdp_error *err)
@@ -369,9 +376,9 @@ static void silence_follow(struct nodes *nodes)
     }
     nodes->silence_ns = silence_ns;
     if (nodes->hub != NULL) {
-        hub_set_silence(nodes->hub, silence_ns);
+        hub_set_silence(nodes->hub, silence_ns, nodes_beat_ns(nodes));
     } else {
-        uplink_set_silence(nodes->uplink, silence_ns);
+        uplink_set_silence(nodes->uplink, silence_ns, nodes_beat_ns(nodes));
     }
 }
 

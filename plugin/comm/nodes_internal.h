@@ -80,6 +80,8 @@ struct nodes {
 };
 
 /* nodes.c */
+/** How often connections beat, with nodes->silence_ns. */
+uint64_t nodes_beat_ns(const struct nodes *nodes);
 void nodes_fail_own(struct nodes *nodes, uint32_t reporter, const struct hsdp_error *err);
 /** Fails the job for what the relay has seen or heard. */
 void nodes_raise(struct nodes *nodes, uint32_t reporter, const struct hsdp_error *err);

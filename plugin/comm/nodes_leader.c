@@ -144,7 +144,7 @@ int32_t leader_open(struct nodes *nodes, const uint8_t *token, struct hsdp_error
     rendezvous_net_identity(job, &spec.self);
     spec.max_message_bytes = nodes_max_bytes(job->launch.world_ranks);
     spec.silence_ns = nodes->silence_ns;
-    spec.beat_ns = net_beat_ns(job->launch.world_ranks / job->launch.local_ranks, spec.silence_ns);
+    spec.beat_ns = nodes_beat_ns(nodes);
     spec.events = (struct uplink_events){
         .joined = leader_joined, .received = leader_received, .ended = leader_ended, .user = nodes};
     return uplink_open(&spec, &nodes->uplink, reterr);

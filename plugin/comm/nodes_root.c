@@ -268,7 +268,7 @@ int32_t root_open(struct nodes *nodes, const uint8_t *token, struct hsdp_error *
     rendezvous_net_identity(job, &spec.self);
     spec.max_message_bytes = nodes_max_bytes(job->launch.world_ranks);
     spec.silence_ns = nodes->silence_ns;
-    spec.beat_ns = net_beat_ns(job->launch.world_ranks / job->launch.local_ranks, spec.silence_ns);
+    spec.beat_ns = nodes_beat_ns(nodes);
     spec.events = (struct hub_events){
         .joined = hub_joined, .received = hub_received, .ended = hub_ended, .user = nodes};
     return hub_open(&spec, &nodes->hub, reterr);

@@ -281,12 +281,14 @@ bool hub_is_flushed(const struct hub *hub)
     return true;
 }
 
-void hub_set_silence(struct hub *hub, uint64_t silence_ns)
+void hub_set_silence(struct hub *hub, uint64_t silence_ns, uint64_t beat_ns)
 {
     hub->spec.silence_ns = silence_ns;
+    hub->spec.beat_ns = beat_ns;
     for (uint32_t i = 0; i < hub->n_slots; i++) {
         if (hub->guests[i] != NULL) {
             link_tune(hub->guests[i]->link.fd, silence_ns);
+            link_set_times(&hub->guests[i]->link, beat_ns, silence_ns);
         }
     }
     hub->members_due_ns = 0; /* each may be due sooner now */

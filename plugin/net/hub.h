@@ -106,8 +106,8 @@ void hub_end(struct hub *hub, uint32_t peer);
 /** True when nothing is queued and nobody's farewell is under way: hub_close now loses nothing. */
 bool hub_is_flushed(const struct hub *hub);
 
-/** Another silence_ns, for all peers, from now on. */
-void hub_set_silence(struct hub *hub, uint64_t silence_ns);
+/** Another silence_ns and beat_ns, for all peers, counted from now on. */
+void hub_set_silence(struct hub *hub, uint64_t silence_ns, uint64_t beat_ns);
 
 void hub_count(const struct hub *hub, struct hub_counts *ret);
 

@@ -93,6 +93,7 @@ void link_set_times(struct link *link, uint64_t beat_ns, uint64_t silence_ns)
 {
     link->beat_ns = beat_ns == 0 ? NET_BEAT_NS : beat_ns;
     link->silence_ns = silence_ns;
+    link->received_ns = clock_now_ns(); /* the other end may have beaten more seldom so far */
 }
 
 void link_fini_in_child(struct link *link)

@@ -377,11 +377,13 @@ bool uplink_is_flushed(const struct uplink *uplink)
     return uplink->link.fd < 0 || link_is_flushed(&uplink->link);
 }
 
-void uplink_set_silence(struct uplink *uplink, uint64_t silence_ns)
+void uplink_set_silence(struct uplink *uplink, uint64_t silence_ns, uint64_t beat_ns)
 {
     uplink->spec.silence_ns = silence_ns;
+    uplink->spec.beat_ns = beat_ns;
     if (uplink->link.fd >= 0) {
         link_tune(uplink->link.fd, silence_ns);
+        link_set_times(&uplink->link, beat_ns, silence_ns);
     }
 }
 

@@ -78,8 +78,8 @@ void uplink_end(struct uplink *uplink);
 /** True when nothing is queued and no farewell is under way: uplink_close now loses nothing. */
 bool uplink_is_flushed(const struct uplink *uplink);
 
-/** Another silence_ns, from now on. */
-void uplink_set_silence(struct uplink *uplink, uint64_t silence_ns);
+/** Another silence_ns and beat_ns, counted from now on. */
+void uplink_set_silence(struct uplink *uplink, uint64_t silence_ns, uint64_t beat_ns);
 
 enum uplink_state uplink_state(const struct uplink *uplink);
 
