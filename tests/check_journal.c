@@ -317,6 +317,49 @@ START_TEST(further_uses_of_a_unit_may_differ)
 }
 END_TEST
 
+/* ------------------------------------------------------------------------------------- steps */
+
+static double ones(struct host_at at)
+{
+    (void)at;
+    return 1.0;
+}
+
+/* The last step of a run: no next one would tell. What the ranks hold does not fit together. */
+static void torn_rank(uint32_t rank, void *shared)
+{
+    struct host host;
+
+    (void)shared;
+    three_open(&host, rank);
+    host_backward(&host, HSDP_SCOPE_FULL, 0, ones);
+    step_try(&host);
+    if (rank == 2) {
+        host_must(&host, host.api->step->discard(host.model, NULL, &host.err));
+    } else {
+        host_step_end(&host);
+    }
+    for (uint32_t unit = 0; unit < 3; unit++) { /* the others may be behind at first */
+        int32_t status = host_unshard(&host, unit, HSDP_USE_FORWARD);
+
+        if (status != HSDP_OK) {
+            mismatch_expect(&host, status, "rank 2 has discarded the step that rank");
+            host_leave(&host);
+            return;
+        }
+    }
+    ck_abort_msg("what was not published has been unsharded");
+}
+
+START_TEST(end_of_a_step_that_a_peer_discards_mismatches_at_the_next_unshard)
+{
+    static const int sharded[] = {1, 2, 3}; /* zero1, zero2, fsdp: what is read is of all */
+
+    settings_choose(sharded[_i]);
+    ranks_run(3, RANKS_LIMIT_MS, torn_rank, NULL);
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("journal");
@@ -331,6 +374,8 @@ Suite *module_suite(void)
                         N_OF(other_unshards) * HOST_N_STRATEGIES);
     tcase_add_test(tcase, unshards_in_another_order_are_a_mismatch_of_the_pass);
     tcase_add_test(tcase, unshards_that_differed_long_ago_are_a_mismatch);
+    tcase_add_loop_test(tcase, end_of_a_step_that_a_peer_discards_mismatches_at_the_next_unshard, 0,
+                        3);
     tcase_add_loop_test(tcase, further_uses_of_a_unit_may_differ, 0, HOST_N_STRATEGIES);
     suite_add_tcase(suite, tcase);
     return suite;

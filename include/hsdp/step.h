@@ -125,7 +125,8 @@ struct hsdp_step_ops {
      * nothing to HSDP_FLAT_MASTER in this step: where masters are the parameters themselves
      * (master_dtype is param_dtype), what was written there cannot be taken back.
      *
-     * Errors: HSDP_ERR_STATE when no step is open, or after hsdp.adamw has updated.
+     * Errors: HSDP_ERR_STATE when no step is open, or after hsdp.adamw has updated. Where a peer
+     * has ended the step, the next unshard or step of either is HSDP_ERR_MISMATCH.
      */
     int32_t (*discard)(hsdp_model *model, void *stream, struct hsdp_error *reterr);
 };

@@ -23,6 +23,9 @@ int32_t shm_resting(struct store *store, uint32_t unit, uint32_t buffer, const v
     probe_expect(store->probe, entries, wait.n_entries);
     status = job_wait(store->job, &wait, reterr);
     if (status == HSDP_OK) {
+        status = shm_published_compare(store, writers, wait.operation, reterr);
+    }
+    if (status == HSDP_OK) {
         *ret_shard = store->regions[store->rank] + store->units[unit].params_offset[buffer];
     }
     return status;

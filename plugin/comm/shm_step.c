@@ -12,16 +12,51 @@
 /* ------------------------------------------------------- waiting for peers, as work with a ticket
  */
 
+/*
+ * A peer is in the epoch of this rank or, once this rank has come to the next step, in the one
+ * after it; so what it has said of this one still stands.
+ */
+int32_t shm_published_compare(struct store *store, const struct shm_ranks *ranks,
+                              const char *operation, struct hsdp_error *reterr)
+{
+    for (uint32_t i = 0; i < ranks->n_ranks; i++) {
+        uint32_t rank = ranks->ranks[i];
+        uint64_t n_discards = atomic_load(&shm_header(store, rank)->n_discards[store->epoch % 2]);
+        bool is_other = n_discards > store->n_discards;
+        struct hsdp_error err;
+
+        if (n_discards == store->n_discards) {
+            continue;
+        }
+        error_set(&err, HSDP_ERR_MISMATCH,
+                  "%s: rank %" PRIu32 " has discarded the step that rank %" PRIu32
+                  " has ended (%" PRIu64 " discarded so far, and %" PRIu64 ")",
+                  operation, is_other ? rank : store->rank, is_other ? store->rank : rank,
+                  is_other ? n_discards : store->n_discards,
+                  is_other ? store->n_discards : n_discards);
+        error_where(&err, operation, ranks->name, NULL);
+        err.sequence = store->epoch - store->first_epoch;
+        if (reterr != NULL) {
+            *reterr = err;
+        }
+        return job_fail(store->job, &err);
+    }
+    return HSDP_OK;
+}
+
 static int32_t awaiting_progress(struct work *work, struct hsdp_error *reterr)
 {
     struct shm_awaiting *awaiting = (struct shm_awaiting *)work;
+    struct store *store = awaiting->store;
 
-    (void)reterr;
     if (!wait_is_met(&awaiting->wait)) {
         return HSDP_PENDING;
     }
-    probe_met(awaiting->store->probe, &awaiting->wait);
-    return HSDP_OK;
+    probe_met(store->probe, &awaiting->wait);
+    if (awaiting->epoch != store->epoch) {
+        return HSDP_OK; /* nobody has waited for it, and peers may be further by now */
+    }
+    return shm_published_compare(store, awaiting->writers, awaiting->wait.operation, reterr);
 }
 
 static const struct wait *awaiting_blocker(struct work *work)
@@ -102,6 +137,8 @@ int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
     unshard->wait.sequence = store->epoch - store->first_epoch;
     unshard->wait.check = shm_journals_check;
     unshard->wait.user = store;
+    unshard->writers = writers;
+    unshard->epoch = store->epoch;
     if (unshard->is_active) { /* an earlier ticket nobody waited for: now it means this epoch */
         *ret_ticket = unshard->work.ticket;
         return HSDP_OK;
@@ -110,7 +147,7 @@ int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
         probe_met(store->probe, &unshard->wait);
         job_record_done(store->job, &unshard->wait);
         *ret_ticket = 0;
-        return HSDP_OK;
+        return shm_published_compare(store, writers, unshard->wait.operation, reterr);
     }
     return awaiting_start(store, unshard, ret_ticket, reterr);
 }
@@ -251,6 +288,8 @@ int32_t shm_publish(struct store *store, enum published values, struct hsdp_erro
     fp_mode_leave(mode);
     job_record_end(store->job, record, HSDP_OK);
     store->epoch++;
+    store->n_discards += values == PUBLISHED_NOTHING;
+    atomic_store(&shm_header(store, store->rank)->n_discards[store->epoch % 2], store->n_discards);
     job_signal(store->job, &shm_header(store, store->rank)->epoch, store->epoch, store->world,
                store->n_world);
     return HSDP_OK;

@@ -103,7 +103,8 @@ struct shm_offer_words {
 
 struct shm_header {
     _Atomic uint64_t epoch;
-    uint64_t reserved_epoch[7];
+    _Atomic uint64_t n_discards[2]; /* steps discarded by even and odd epochs; written before */
+    uint64_t reserved_epoch[5];
     _Atomic uint64_t step_arrived;
     uint64_t reserved_step[7];
     struct step_words words[2]; /* of even and odd steps: a slow reader of one is a step behind */
@@ -171,6 +172,8 @@ struct shm_awaiting {
     struct store *store;
     struct wait wait;
     struct wait_entry *entries;
+    const struct shm_ranks *writers;
+    uint64_t epoch;
     bool is_active;
 };
 
@@ -222,6 +225,7 @@ struct store {
     uint32_t world[SHM_MAX_RANKS];
     uint32_t n_world;
     uint32_t rank;
+    uint64_t n_discards; /* steps */
     uint64_t epoch;
     uint64_t step;
     uint64_t n_chunks; /* offered so far */
@@ -321,6 +325,12 @@ int32_t shm_step_start(struct store *store, const struct step_words *mine,
 const struct wait *shm_step_blocker(const struct store *store);
 int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct hsdp_error *reterr);
 void shm_step_grads_drop(struct store *store);
+/**
+ * Ranks that have all published the epoch that this one is in: has each of them ended what this one
+ * has ended, and discarded what it has? Else the job fails: what they hold does not fit together.
+ */
+int32_t shm_published_compare(struct store *store, const struct shm_ranks *ranks,
+                              const char *operation, struct hsdp_error *reterr);
 int32_t shm_publish(struct store *store, enum published values, struct hsdp_error *reterr);
 
 /* shm_numbers.c: of a rank and rank 0; of all that share units with this one. */
