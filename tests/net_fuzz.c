@@ -24,8 +24,10 @@ struct side {
     struct pair_log *log;     /* of to */
     uint8_t held[HELD_BYTES]; /* the last bytes that were carried, for repeating them */
     uint64_t n_held;
+    struct bytes spoken; /* all that its end has ever sent */
+    uint64_t n_fed;
     uint32_t n_said; /* messages */
-    bool is_altered; /* what arrived is not what was said */
+    bool is_altered; /* what arrived is not what was sent; by chance an alteration may be none */
 };
 
 static uint8_t input_byte(struct input *input)
@@ -37,8 +39,24 @@ static uint8_t input_byte(struct input *input)
     return *input->bytes++;
 }
 
+static uint64_t side_take(struct side *side, uint8_t *ret_bytes)
+{
+    uint64_t n_bytes = pair_take(side->from, ret_bytes, HELD_BYTES);
+    uint8_t *room = bytes_reserve(&side->spoken, n_bytes);
+
+    pair_expect(room != NULL);
+    memcpy(room, ret_bytes, n_bytes);
+    side->spoken.end += n_bytes;
+    return n_bytes;
+}
+
 static void side_feed(struct side *side, const uint8_t *bytes, uint64_t n_bytes, uint8_t cut)
 {
+    for (uint64_t i = 0; i < n_bytes; i++, side->n_fed++) {
+        if (side->n_fed >= side->spoken.end || side->spoken.memory[side->n_fed] != bytes[i]) {
+            side->is_altered = true;
+        }
+    }
     pair_feed(side->to, side->log, bytes, n_bytes, cut);
     pair_expect(side->to->frame.capacity_bytes <= FRAME_MEMORY);
     pair_expect(side->to->plain.capacity_bytes <= FRAME_MEMORY);
@@ -47,7 +65,7 @@ static void side_feed(struct side *side, const uint8_t *bytes, uint64_t n_bytes,
 static void side_carry(struct side *side, uint8_t cut)
 {
     uint8_t bytes[HELD_BYTES];
-    uint64_t n_bytes = pair_take(side->from, bytes, sizeof(bytes));
+    uint64_t n_bytes = side_take(side, bytes);
 
     if (n_bytes > 0) {
         memcpy(side->held, bytes, n_bytes);
@@ -60,14 +78,13 @@ static void side_carry(struct side *side, uint8_t cut)
 static void side_carry_altered(struct side *side, struct input *input)
 {
     uint8_t bytes[HELD_BYTES];
-    uint64_t n_bytes = pair_take(side->from, bytes, sizeof(bytes));
+    uint64_t n_bytes = side_take(side, bytes);
     uint8_t way = input_byte(input);
     uint64_t at = input_byte(input) | (uint64_t)(way >> 2) << 8;
 
     if (n_bytes == 0) {
         return;
     }
-    side->is_altered = true;
     at %= n_bytes;
     if (way % 4 == 0) {
         n_bytes = at;
@@ -85,13 +102,11 @@ static void side_feed_input(struct side *side, struct input *input)
     for (uint64_t i = 0; i < n_bytes; i++) {
         bytes[i] = input_byte(input);
     }
-    side->is_altered = side->is_altered || n_bytes > 0;
     side_feed(side, bytes, n_bytes, input_byte(input));
 }
 
 static void side_repeat(struct side *side, struct input *input)
 {
-    side->is_altered = side->is_altered || side->n_held > 0;
     side_feed(side, side->held, side->n_held, input_byte(input));
 }
 
@@ -164,6 +179,8 @@ void net_fuzz_run(const uint8_t *bytes, uint64_t n_bytes)
     pair_expect((first & 1) == (first >> 1 & 1) || pair->client_log.n_joined == 0);
     pair_expect((first & 1) == (first >> 1 & 1) || pair->server_log.n_joined == 0);
     pair_fini(pair);
+    bytes_fini(&sides[0].spoken);
+    bytes_fini(&sides[1].spoken);
     free(pair);
     free(sides);
 }
