@@ -19,6 +19,7 @@ struct scene {
     struct nodes_case nodes;
     uint32_t victim;
     _Atomic uint32_t n_ready;
+    _Atomic uint32_t has_child;
 };
 
 static struct scene *scene_of(const char *sizes, uint32_t victim)
@@ -413,12 +414,15 @@ static pid_t child_of_connect(struct scene *scene, struct hsdp_job *job)
     ck_assert_int_eq(pthread_create(&thread, NULL, connect_run, job), 0);
     ranks_sleep_ms(500); /* it listens, or looks for the root; where it does not, no harm is done */
     child = fork();
-    if (child == 0) {
-        ranks_sleep_ms(10);
+    if (child == 0) { /* it has closed what it had to before it comes here */
+        atomic_store(&scene->has_child, 1u);
         if (ranks_n_descriptors() > n_descriptors) {
             _exit(1);
         }
         pause();
+    }
+    while (atomic_load(&scene->has_child) == 0) {
+        ranks_sleep_ms(1);
     }
     atomic_fetch_add(&scene->n_ready, 1u);
     pthread_join(thread, NULL);
