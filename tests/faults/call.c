@@ -79,6 +79,7 @@ bool call_begin(struct host *host, enum call_kind kind, const char *name)
     call->job = host->job;
     call->timeout_ms = call_timeout_ms(host, kind);
     call->is_local = host->is_local;
+    call->wanted = host->wanted;
     call->start_ns = host_now_ns();
     atomic_store(&host->own->n_calls, n_calls + 1);
     host->err = (struct hsdp_error)HSDP_ERROR_INIT;
@@ -101,12 +102,13 @@ bool call_end(struct host *host, int32_t status)
     call->status = status;
     call->error = host->err;
     call->end_ns = host_now_ns();
+    host->wanted = HSDP_OK;
     if (host->is_local) {
         host->is_local = false;
         return status < 0;
     }
-    host->n_failures += status < 0;
-    return status >= 0;
+    host->n_failures += record_has_failed(call);
+    return !record_has_failed(call);
 }
 
 bool call_is_again(const struct host *host)

@@ -47,7 +47,7 @@ static enum fault_kind kind_from(const char *name)
     while (kind < FAULT_N_KINDS && strcmp(fault_names[kind], text) != 0) {
         kind++;
     }
-    if (kind == FAULT_N_KINDS) {
+    if (kind == FAULT_N_KINDS) { /* it would be looked for for ever */
         fprintf(stderr, "faults: %s: no fault is called \"%s\"\n", name, text);
         exit(2);
     }
@@ -64,6 +64,7 @@ void campaign_init(struct campaign *ret, uint64_t default_seed, uint32_t default
     ret->n_trials = (uint32_t)number_from("HSDP_TEST_TRIALS", default_trials);
     ret->n_at_once = AT_ONCE_PER_PROCESSOR * (n_processors < 1 ? 1u : (uint32_t)n_processors);
     ret->only = kind_from("HSDP_TEST_FAULT");
+    ret->nodes = (int)number_from("HSDP_TEST_NODES", UINT64_MAX);
     ret->file = stdout;
     if (one != UINT64_MAX) {
         ret->first = (uint32_t)one;
@@ -212,13 +213,19 @@ static void summary_write(const struct campaign *campaign, const struct campaign
     fflush(campaign->file);
 }
 
-/* The next trial of the kind that is wanted. */
+static bool is_wanted(const struct campaign *campaign, const struct trial *trial)
+{
+    return (campaign->only == FAULT_N_KINDS || trial->kind == campaign->only) &&
+           (campaign->nodes < 0 || (trial->n_nodes > 1) == (campaign->nodes == 1));
+}
+
+/* The next trial that is wanted. */
 static uint32_t number_next(const struct campaign *campaign, uint32_t number)
 {
     struct trial trial;
 
     trial_draw(&trial, campaign->seed, number);
-    while (campaign->only != FAULT_N_KINDS && trial.kind != campaign->only) {
+    while (!campaign->is_telling && !is_wanted(campaign, &trial)) {
         trial_draw(&trial, campaign->seed, ++number);
     }
     return number;

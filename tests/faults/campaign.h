@@ -13,6 +13,7 @@ struct campaign {
     uint32_t n_trials;
     uint32_t n_at_once;
     enum fault_kind only; /* trials of other kinds are left out; FAULT_N_KINDS = none is */
+    int nodes;            /* 1: only trials of several nodes; 0: only of one host; -1: all */
     FILE *file;           /* for stories, the table and the summary */
     bool is_telling;      /* tells the story of each trial, also where nothing was found */
 };
@@ -29,7 +30,7 @@ struct campaign_result {
 void campaign_run(const struct campaign *campaign, struct campaign_result *ret);
 
 /** Numbers from the environment: HSDP_TEST_TRIALS, HSDP_TEST_SEED, HSDP_TEST_TRIAL; and
- *  HSDP_TEST_FAULT, the name of a kind. */
+ *  HSDP_TEST_FAULT, the name of a kind, and HSDP_TEST_NODES, 0 or 1. */
 void campaign_init(struct campaign *ret, uint64_t default_seed, uint32_t default_trials);
 
 #endif /* FAULTS_CAMPAIGN_H */

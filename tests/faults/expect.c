@@ -12,29 +12,17 @@
 /* A timeout comes no sooner than T, and no later than T and this. */
 #define TIMEOUT_MS 1000u
 
+/* A silence is known no later than peer_silence_seconds and this. */
+#define SILENCE_MS 500u
+
 /* Survivors may have waited for the victim a little before the fault: so much less than T. */
 #define SKEW_MS 500u
 
-/* One answer that is right. */
-struct answer {
-    int32_t status;
-    uint64_t missing; /* mask of ranks that are named; 0 = not looked at */
-    uint64_t within;  /* mask of those of which some are named; 0 = not looked at */
-    bool is_timeout;  /* comes at T; else promptly */
-};
-
-#define MAX_ANSWERS 8u
-
-struct answers {
-    struct answer rows[MAX_ANSWERS];
-    uint32_t n_rows;
-};
-
-static void answer_add(struct answers *answers, int32_t status, uint64_t missing, bool is_timeout)
+void answer_add(struct answers *answers, int32_t status, uint64_t missing, enum answer_time time)
 {
     if (answers->n_rows < MAX_ANSWERS) {
         answers->rows[answers->n_rows++] =
-            (struct answer){.status = status, .missing = missing, .is_timeout = is_timeout};
+            (struct answer){.status = status, .missing = missing, .time = time};
     }
 }
 
@@ -43,8 +31,7 @@ static uint64_t bit(uint32_t rank)
     return UINT64_C(1) << rank;
 }
 
-/* When a rank's connect of a job ended; 0 = it did not. */
-static uint64_t connect_end_ns(const struct judge *judge, uint32_t rank, uint32_t job)
+uint64_t connect_end_ns(const struct judge *judge, uint32_t rank, uint32_t job)
 {
     const struct rank_record *own = &judge->record->ranks[rank];
 
@@ -56,8 +43,7 @@ static uint64_t connect_end_ns(const struct judge *judge, uint32_t rank, uint32_
     return 0;
 }
 
-/* Whether the fault found its victim before the end of its connect: nobody may know it yet. */
-static bool victim_had_not_met(const struct judge *judge, uint32_t job)
+bool victim_had_not_met(const struct judge *judge, uint32_t job)
 {
     uint64_t end_ns = connect_end_ns(judge, judge->trial->victim, job);
 
@@ -84,16 +70,16 @@ static void wrong_expect(const struct judge *judge, struct answers *ret)
 {
     enum wrong_call wrong = judge->trial->wrong;
 
-    answer_add(ret, HSDP_ERR_MISMATCH, 0, false);
+    answer_add(ret, HSDP_ERR_MISMATCH, 0, ANSWER_PROMPT);
     if (wrong == WRONG_MISSING || wrong == WRONG_EXTRA_STEP) {
         /* The victim waits elsewhere: a circle, of which some ranks are named. */
-        answer_add(ret, HSDP_ERR_TIMEOUT, 0, true);
+        answer_add(ret, HSDP_ERR_TIMEOUT, 0, ANSWER_TIMEOUT);
         ret->rows[ret->n_rows - 1].within = circle_ranks(judge);
     }
     if (wrong == WRONG_EXTRA_STEP) {
         /* It may be refused on the victim, whose host then gives up. */
-        answer_add(ret, HSDP_ERR_ABORTED, 0, false);
-        answer_add(ret, HSDP_ERR_PEER_LOST, bit(judge->trial->victim), false);
+        answer_add(ret, HSDP_ERR_ABORTED, 0, ANSWER_PROMPT);
+        answer_add(ret, HSDP_ERR_PEER_LOST, bit(judge->trial->victim), ANSWER_PROMPT);
     }
 }
 
@@ -102,10 +88,10 @@ static void allocation_expect(const struct judge *judge, struct answers *ret)
 {
     uint64_t victim = bit(judge->trial->victim);
 
-    answer_add(ret, HSDP_ERR_NO_MEMORY, 0, false);
-    answer_add(ret, HSDP_ERR_UNAVAILABLE, 0, false);
-    answer_add(ret, HSDP_ERR_ABORTED, 0, false);
-    answer_add(ret, HSDP_ERR_PEER_LOST, victim, false);
+    answer_add(ret, HSDP_ERR_NO_MEMORY, 0, ANSWER_PROMPT);
+    answer_add(ret, HSDP_ERR_UNAVAILABLE, 0, ANSWER_PROMPT);
+    answer_add(ret, HSDP_ERR_ABORTED, 0, ANSWER_PROMPT);
+    answer_add(ret, HSDP_ERR_PEER_LOST, victim, ANSWER_PROMPT);
 }
 
 static void kind_expect(const struct judge *judge, struct answers *ret)
@@ -117,13 +103,13 @@ static void kind_expect(const struct judge *judge, struct answers *ret)
     case FAULT_FORK:
     case FAULT_EXIT:
     case FAULT_LEAVE:
-        answer_add(ret, HSDP_ERR_PEER_LOST, victim, false);
+        answer_add(ret, HSDP_ERR_PEER_LOST, victim, ANSWER_PROMPT);
         break;
     case FAULT_STOP:
     case FAULT_STALL:
     case FAULT_CALLBACK:
     case FAULT_NEVER:
-        answer_add(ret, HSDP_ERR_TIMEOUT, victim, true);
+        answer_add(ret, HSDP_ERR_TIMEOUT, victim, ANSWER_TIMEOUT);
         break;
     case FAULT_MEMORY:
     case FAULT_MAPPING:
@@ -133,7 +119,7 @@ static void kind_expect(const struct judge *judge, struct answers *ret)
         wrong_expect(judge, ret);
         break;
     case FAULT_ABORT:
-        answer_add(ret, HSDP_ERR_ABORTED, 0, false);
+        answer_add(ret, HSDP_ERR_ABORTED, 0, ANSWER_PROMPT);
         break;
     default:
         break;
@@ -150,10 +136,10 @@ static void connect_expect(const struct judge *judge, const struct call_record *
     uint64_t root_end_ns = connect_end_ns(judge, 0, call->job);
 
     if (victim_had_not_met(judge, call->job)) {
-        answer_add(ret, HSDP_ERR_TIMEOUT, bit(judge->trial->victim), true);
+        answer_add(ret, HSDP_ERR_TIMEOUT, bit(judge->trial->victim), ANSWER_TIMEOUT);
     }
     if (root_end_ns != 0 && root_end_ns < call->start_ns) {
-        answer_add(ret, HSDP_ERR_TIMEOUT, bit(0), true);
+        answer_add(ret, HSDP_ERR_TIMEOUT, bit(0), ANSWER_TIMEOUT);
     }
 }
 
@@ -186,6 +172,9 @@ static const struct answer *answer_match(const struct answers *answers,
     for (uint32_t i = 0; i < answers->n_rows; i++) {
         const struct answer *row = &answers->rows[i];
 
+        if (row->text != NULL && (mask != 0 || strstr(err->message, row->text) == NULL)) {
+            continue;
+        }
         if (row->status == err->status && (row->missing == 0 || row->missing == mask) &&
             (row->within == 0 || (mask != 0 && (mask & ~row->within) == 0))) {
             return row;
@@ -213,7 +202,10 @@ static void times_judge(struct judge *judge, uint32_t rank, const struct call_re
     uint64_t from_ns = call->start_ns > judge->fault_ns ? call->start_ns : judge->fault_ns;
     uint64_t least_ms = least_timeout_ms(judge, call);
     uint64_t inexact_ms = call->kind == CALL_CONNECT ? SKEW_MS : 5; /* it waits several times */
-    uint64_t allowed_ms = answer->is_timeout ? call->timeout_ms + TIMEOUT_MS : PROMPT_MS;
+    bool is_timeout = answer->time == ANSWER_TIMEOUT;
+    uint64_t allowed_ms = is_timeout                       ? call->timeout_ms + TIMEOUT_MS
+                          : answer->time == ANSWER_SILENCE ? judge->trial->silence_ms + SILENCE_MS
+                                                           : PROMPT_MS;
     uint64_t took_ns = call->end_ns > from_ns ? call->end_ns - from_ns : 0;
 
     if (took_ns > judge->judgement->latest_ns) {
@@ -225,7 +217,7 @@ static void times_judge(struct judge *judge, uint32_t rank, const struct call_re
                    "begin, promised are %" PRIu64,
                    call->name, took_ns / JUDGE_MS, allowed_ms);
     }
-    if (answer->is_timeout && judge->trial->kind != FAULT_WRONG &&
+    if (is_timeout && judge->trial->kind != FAULT_WRONG &&
         (reason->waited_ms + inexact_ms < least_ms ||
          call->end_ns + SKEW_MS * JUDGE_MS + judge->slack_ns <
              judge->fault_ns + least_ms * JUDGE_MS)) {
@@ -285,8 +277,12 @@ void judge_failure(struct judge *judge, uint32_t rank, const struct call_record 
     if (victim_is_excused(judge, rank) || other_job_failed(judge, call)) {
         return;
     }
-    kind_expect(judge, &answers);
-    if (strcmp(call->name, "job.connect") == 0) {
+    if (judge->trial->n_nodes > 1) {
+        nodes_expect(judge, rank, call, &answers);
+    } else {
+        kind_expect(judge, &answers);
+    }
+    if (judge->trial->n_nodes <= 1 && strcmp(call->name, "job.connect") == 0) {
         connect_expect(judge, call, &answers);
     }
     answer = answer_match(&answers, reason);

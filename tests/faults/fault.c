@@ -3,20 +3,55 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include "faults/host.h"
 #include "faults/inject.h"
 
-#define ABORT_REASON "the campaign's second thread aborts"
+#define ABORT_REASON    "the campaign's second thread aborts"
+#define MAX_DESCRIPTORS 256
 
 /* For the signal handler, which gets no argument. */
 static struct host *struck;
 
+/* Shuts the TCP connections of this process; false when there are none. */
+static bool connections_shut(void)
+{
+    bool is_any = false;
+
+    for (int fd = 3; fd < MAX_DESCRIPTORS; fd++) {
+        struct sockaddr_storage peer;
+        socklen_t n_bytes = sizeof(peer);
+
+        if (getpeername(fd, (struct sockaddr *)&peer, &n_bytes) == 0 &&
+            (peer.ss_family == AF_INET || peer.ss_family == AF_INET6)) {
+            is_any = shutdown(fd, SHUT_RDWR) == 0 || is_any;
+        }
+    }
+    return is_any;
+}
+
+/* Whatever happens to the link of this leader: by the proxy, where there is one. */
+static void link_strike(struct host *host)
+{
+    if (host->trial->has_proxy) {
+        host_note_fault(host);
+        atomic_store(&host->record->link,
+                     host->trial->kind == FAULT_CUT ? LINK_IS_CUT : LINK_DROPS);
+    } else if (connections_shut()) {
+        host_note_fault(host);
+    }
+}
+
 /* On the host's thread, wherever that is: a kind that can happen in the middle of a call. */
 static void fault_strike(struct host *host)
 {
+    if (host->trial->kind == FAULT_DROP || host->trial->kind == FAULT_CUT) {
+        link_strike(host);
+        return;
+    }
     host_note_fault(host);
     switch (host->trial->kind) {
     case FAULT_KILL:
@@ -164,7 +199,8 @@ void fault_start(struct host *host)
     }
     if (kind == FAULT_ABORT) {
         thread_start(host, aborting_thread);
-    } else if (kind == FAULT_STALL || kind == FAULT_DELAY || kind == FAULT_EXIT) {
+    } else if (kind == FAULT_STALL || kind == FAULT_DELAY || kind == FAULT_EXIT ||
+               kind == FAULT_DROP || kind == FAULT_CUT) {
         timer_start(host, 1 + (uint64_t)(host->trial->at_fraction * (double)host->run_ns / 1000.0));
     } /* others are struck from outside */
 }
@@ -199,6 +235,8 @@ void fault_fire(struct host *host)
     case FAULT_STALL:
     case FAULT_DELAY:
     case FAULT_EXIT:
+    case FAULT_DROP:
+    case FAULT_CUT:
         break;
     default: /* wrong calls are made by the scenario, callbacks are slow by themselves */
         return;

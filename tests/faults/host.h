@@ -35,6 +35,7 @@ struct host {
     uint64_t run_ns;     /* how long a run takes without a fault */
     uint32_t n_failures; /* calls that failed */
     bool is_local;       /* the next call is wrong on purpose, and refused locally */
+    int32_t wanted;      /* what the next call is to answer */
     bool is_leaving;
     bool has_fired;
     _Atomic bool is_threaded; /* `thread` runs */
@@ -74,6 +75,8 @@ bool fault_is_wrong(const struct host *host, enum wrong_call wrong);
 
 /** Everything a host does, up to the first failure; false when it failed. */
 bool scenario_run(struct host *host);
+/** Of a job of several nodes, from connect to close. */
+bool scenario_nodes(struct host *host);
 /** The calls of a host that goes on after a failure. */
 void scenario_later(struct host *host);
 /** Gives everything back. */

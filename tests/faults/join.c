@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "faults/link.h"
 #include "faults/scenario.h"
 
 const char *const scenario_strategies[7] = {"ddp",  "zero1",      "zero2", "fsdp",
@@ -32,6 +33,7 @@ static int32_t store_put(void *user, const char *key, const void *value, uint64_
             snprintf(slot->key, sizeof(slot->key), "%s", key);
             memcpy(slot->bytes, value, value_bytes);
             slot->n_bytes = value_bytes;
+            link_publish(host->record, value, value_bytes);
             atomic_store(&slot->is_there, 2);
             return 0;
         }
@@ -54,6 +56,9 @@ static int32_t store_get(void *user, const char *key, void *ret_value, uint64_t 
                 slot->n_bytes <= max_bytes) {
                 memcpy(ret_value, slot->bytes, slot->n_bytes);
                 *ret_bytes = slot->n_bytes;
+                if (host->trial->has_proxy && host->rank == host->trial->victim) {
+                    *ret_bytes = link_redirect(host->record, ret_value, slot->n_bytes, max_bytes);
+                }
                 return 0;
             }
         }
@@ -96,37 +101,48 @@ static void who_fill(struct host *host, struct hsdp_job_spec *spec)
     spec->kv_get = store_get;
     spec->rank = host->rank;
     spec->world_ranks = host->trial->n_ranks;
-    spec->local_rank = host->rank;
     if (fault_is_wrong(host, WRONG_WORLD)) {
         spec->world_ranks++;
     }
     if (fault_is_wrong(host, WRONG_RANK)) {
         spec->rank = host->rank == 1 ? 2 : 1;
-        spec->local_rank = spec->rank;
+    }
+    spec->local_rank = spec->rank;
+    if (host->trial->n_nodes > 1) {
+        uint32_t node = trial_node_of(host->trial, host->rank);
+
+        spec->local_rank = host->rank - trial_leader_of(host->trial, node);
+        spec->local_ranks = host->trial->node_ranks[node];
     }
 }
 
 static bool job_join(struct host *host)
 {
-    const char *keys[2] = {"nccl_timeout_seconds", "init_timeout_seconds"};
-    char texts[2][16];
-    const char *values[2] = {texts[0], texts[1]};
+    const char *keys[3] = {"nccl_timeout_seconds"};
+    char texts[3][16];
+    const char *values[3] = {texts[0], texts[1], texts[2]};
+    uint32_t n = 1;
     struct hsdp_job_spec spec = HSDP_JOB_SPEC_INIT;
     uint32_t ms = host->trial->timeout_ms + (fault_is_wrong(host, WRONG_TIMEOUT) ? 3000 : 0);
     hsdp_job *job = NULL;
 
     snprintf(texts[0], sizeof(texts[0]), "%u", ms / 1000);
-    snprintf(texts[1], sizeof(texts[1]), "%u", host->trial->init_ms / 1000);
-    spec.settings.keys = keys;
-    spec.settings.values = values;
-    spec.settings.n_settings = host->trial->init_ms > ms ? 2 : 1;
+    if (host->trial->init_ms > ms) {
+        keys[n] = "init_timeout_seconds";
+        snprintf(texts[n++], sizeof(texts[0]), "%u", host->trial->init_ms / 1000);
+    }
+    if (host->trial->silence_ms != 0) {
+        keys[n] = "peer_silence_seconds";
+        snprintf(texts[n++], sizeof(texts[0]), "%u", host->trial->silence_ms / 1000);
+    }
+    spec.settings = (struct hsdp_settings){keys, values, n};
     spec.name = host->job == 0 ? NULL : "second";
     spec.on_abort = host->job == 0 ? first_told : second_told;
     spec.log = host_log;
     spec.user = host;
     who_fill(host, &spec);
     if (fault_is_wrong(host, WRONG_WORLD) || fault_is_wrong(host, WRONG_RANK) ||
-        fault_is_wrong(host, WRONG_TIMEOUT)) {
+        fault_is_wrong(host, WRONG_TIMEOUT) || fault_is_wrong(host, WRONG_ATTEMPT)) {
         host_note_fault(host);
     }
     if (!call_of(host, CALL_CONNECT, "job.create",
@@ -159,10 +175,13 @@ static bool group_join(struct host *host)
 
     spec.selector = host->job == 0 ? "dp" : "dp,ep";
     spec.timeout_ms = host->job == 0 ? host->trial->group_ms : 0;
-    return call_of(host, CALL_GROUP, "group.create",
-                   host->api->group->create(host->job_now, host->mesh, &spec,
-                                            &host->groups[host->job], &host->err)) &&
-           call_of(host, CALL_GROUP, "group.connect",
+    if (!call_of(host, CALL_GROUP, "group.create",
+                 host->api->group->create(host->job_now, host->mesh, &spec,
+                                          &host->groups[host->job], &host->err))) {
+        return false;
+    }
+    host->wanted = host->trial->n_nodes > 1 ? HSDP_ERR_UNSUPPORTED : HSDP_OK;
+    return call_of(host, CALL_GROUP, "group.connect",
                    host->api->group->connect(host->job_now, &host->err));
 }
 
@@ -186,7 +205,8 @@ static bool second_run(struct host *host)
         return true;
     }
     job_turn(host, 1);
-    is_good = job_join(host) && group_join(host) && scenario_sum(host) && job_close(host);
+    is_good = job_join(host) && group_join(host) &&
+              (host->trial->n_nodes > 1 || scenario_sum(host)) && job_close(host);
     if (is_good) {
         job_turn(host, 0);
     }
@@ -197,7 +217,8 @@ bool scenario_run(struct host *host)
 {
     host->timeout_ms = host->trial->timeout_ms;
     return job_join(host) && mesh_make(host) && second_run(host) && group_join(host) &&
-           scenario_train(host) && job_close(host);
+           (host->trial->n_nodes > 1 ? scenario_nodes(host) : scenario_train(host)) &&
+           job_close(host);
 }
 
 /* ------------------------------------------------------------------------- after a failure */

@@ -70,8 +70,9 @@ static bool rank_dies(const struct judge *judge, uint32_t rank)
 {
     enum fault_kind kind = judge->trial->kind;
 
-    return judge_is_victim(judge, rank) &&
-           (kind == FAULT_KILL || kind == FAULT_FORK || kind == FAULT_EXIT || kind == FAULT_NEVER);
+    return (judge->fault_ns != 0 && trial_is_absent(judge->trial, rank)) ||
+           (judge_is_victim(judge, rank) &&
+            (kind == FAULT_KILL || kind == FAULT_FORK || kind == FAULT_EXIT));
 }
 
 static void process_judge(struct judge *judge, uint32_t rank)
@@ -134,8 +135,9 @@ static void success_judge(struct judge *judge, uint32_t rank, const struct call_
 {
     uint64_t took_ns = call->end_ns - call->start_ns;
 
-    if (call->is_local) {
-        judge_find(judge, FINDING_UNTRUE, rank, "%s succeeded with a wrong argument", call->name);
+    if (call->is_local || call->status != call->wanted) {
+        judge_find(judge, FINDING_UNTRUE, rank, "%s succeeded where it was to be refused",
+                   call->name);
     }
     if (call->kind == CALL_CLOSE && !all_came_to_close(judge, call)) {
         judge_find(judge, FINDING_UNTRUE, rank, "%s succeeded before all ranks had come",
@@ -200,9 +202,9 @@ static void calls_judge(struct judge *judge, uint32_t rank)
                 judge_find(judge, FINDING_LATE, rank, "destroy took %" PRIu64 " ms",
                            (call->end_ns - call->start_ns) / JUDGE_MS);
             }
-        } else if (call->end_ns != 0 && call->status >= 0) {
+        } else if (call->end_ns != 0 && (call->status >= 0 || call->status == call->wanted)) {
             success_judge(judge, rank, call);
-        } else if (call->end_ns != 0 && !call->is_local && !has_failed) {
+        } else if (record_has_failed(call) && !has_failed) {
             has_failed = true;
             judge_failure(judge, rank, call);
         }
@@ -214,7 +216,7 @@ static void calls_judge(struct judge *judge, uint32_t rank)
 static const struct call_record *first_failed(const struct rank_record *own)
 {
     for (uint32_t i = 0; i < record_n_calls(own); i++) {
-        if (own->calls[i].end_ns != 0 && own->calls[i].status < 0 && !own->calls[i].is_local) {
+        if (record_has_failed(&own->calls[i])) {
             return &own->calls[i];
         }
     }
@@ -235,8 +237,9 @@ static void wrong_judge(struct judge *judge)
     }
 }
 
-/* Once connected, all ranks tell the same first reason. */
-static void reasons_compare(struct judge *judge)
+/* Once connected, all ranks of a node tell the same first reason; the other nodes may have seen
+ * the same from their side. */
+static void reasons_compare(struct judge *judge, uint32_t node)
 {
     const struct rank_record *first = NULL;
 
@@ -244,6 +247,9 @@ static void reasons_compare(struct judge *judge)
         const struct rank_record *own = &judge->record->ranks[rank];
         const struct call_record *failed = first_failed(own);
 
+        if (trial_node_of(judge->trial, rank) != node) {
+            continue;
+        }
         if (failed == NULL || failed->kind == CALL_CONNECT || failed->job != 0 ||
             own->first_status == HSDP_OK) {
             continue;
@@ -308,7 +314,10 @@ void trial_judge(const struct trial *trial, const struct record *record, bool ha
         }
     }
     wrong_judge(&judge);
-    reasons_compare(&judge);
+    reasons_compare(&judge, 0);
+    for (uint32_t node = 1; node < trial->n_nodes; node++) {
+        reasons_compare(&judge, node);
+    }
     bystanders_judge(&judge);
     if (record->n_processes_left > 0) {
         judge_find(&judge, FINDING_LEAK, trial->victim, "%" PRIu32 " processes are left",

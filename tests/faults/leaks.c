@@ -20,6 +20,8 @@
 
 #include "faults/play.h"
 
+#define SETTLE_MS 500
+
 static struct {
     char folder[64];
     bool has_network; /* of its own: every socket in it is ours */
@@ -161,20 +163,28 @@ static bool socket_find(const char *path, bool is_tcp, char *ret_line, size_t ma
     return is_found;
 }
 
-void leaks_find(char *ret_text, uint64_t max_bytes)
+static bool leak_look(char *ret_text, uint64_t max_bytes)
 {
     char folder[256];
 
     if (getcwd(folder, sizeof(folder)) != NULL && entry_find(folder, ret_text, max_bytes)) {
-        return;
+        return true;
     }
     if (place.has_shm && entry_find("/dev/shm", ret_text, max_bytes)) {
-        return;
+        return true;
     }
-    if (place.has_network && (socket_find("/proc/net/unix", false, ret_text, max_bytes) ||
-                              socket_find("/proc/net/tcp", true, ret_text, max_bytes) ||
-                              socket_find("/proc/net/tcp6", true, ret_text, max_bytes))) {
-        return;
+    return place.has_network && (socket_find("/proc/net/unix", false, ret_text, max_bytes) ||
+                                 socket_find("/proc/net/tcp", true, ret_text, max_bytes) ||
+                                 socket_find("/proc/net/tcp6", true, ret_text, max_bytes));
+}
+
+/* The system ends the connections of a process a moment after it. */
+void leaks_find(char *ret_text, uint64_t max_bytes)
+{
+    for (int i = 0; i < SETTLE_MS && leak_look(ret_text, max_bytes); i++) {
+        usleep(1000);
     }
-    ret_text[0] = '\0';
+    if (!leak_look(ret_text, max_bytes)) {
+        ret_text[0] = '\0';
+    }
 }

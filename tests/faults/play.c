@@ -15,6 +15,7 @@
 
 #include "faults/host.h"
 #include "faults/leaks.h"
+#include "faults/link.h"
 
 /* A rank that runs for so long after all that it may wait for hangs. */
 #define HANG_MS 12000u
@@ -31,6 +32,7 @@ struct play {
     uint64_t limit_ns;
     pid_t pids[TRIAL_MAX_RANKS]; /* 0 = ended */
     uint32_t n_running;
+    pid_t proxy; /* 0 = there is none */
 };
 
 struct record *record_create(void)
@@ -97,6 +99,7 @@ static void ranks_collect(struct play *play)
     pid_t pid;
 
     while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
+        play->proxy = pid == play->proxy ? 0 : play->proxy;
         for (uint32_t rank = 0; rank < play->trial->n_ranks; rank++) {
             if (play->pids[rank] == pid) {
                 play->pids[rank] = 0;
@@ -180,6 +183,8 @@ void trial_play(const struct trial *trial, struct record *record, bool has_fault
     struct play play = {.trial = trial, .record = record, .has_fault = has_fault};
     uint64_t longest_ms = trial->init_ms + 2 * SCENARIO_LONGEST_MS + trial->delay_ms;
 
+    record->master_port = link_free_port();
+    play.proxy = trial->has_proxy ? link_start(record) : 0;
     ranks_start(&play, run_ns, at_occurrence);
     play.strike_ns = UINT64_MAX;
     if (has_fault && is_struck_from_outside(trial)) {
@@ -197,6 +202,7 @@ void trial_play(const struct trial *trial, struct record *record, bool has_fault
     }
     record->end_ns = host_now_ns();
     atomic_store(&record->is_over, 1);
+    link_end(play.proxy);
     orphans_end(&play);
     leaks_find(record->left, sizeof(record->left));
 }

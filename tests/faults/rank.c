@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "faults/host.h"
+#include "node_ranks.h"
 #include "ranks.h"
 
 /* ------------------------------------------------------------------------- what it holds */
@@ -63,6 +64,33 @@ static void holdings_measure(struct holdings *ret, const struct holdings *wanted
 
 /* ------------------------------------------------------------------------- its life */
 
+/* Which node this rank is on, for one that is told by its launcher, or by its host. */
+static void node_set(const struct host *host)
+{
+    const struct trial *t = host->trial;
+    struct nodes_case nodes = {.port = host->record->master_port};
+    char sizes[2 * TRIAL_MAX_NODES + 1] = "";
+    char number[16];
+
+    if (t->n_nodes == 1) {
+        return;
+    }
+    for (uint32_t node = 0; node < t->n_nodes; node++) {
+        snprintf(sizes + strlen(sizes), sizeof(sizes) - strlen(sizes), "%s%u", node == 0 ? "" : ",",
+                 t->node_ranks[node] % 10u);
+    }
+    nodes.sizes = sizes;
+    snprintf(number, sizeof(number), "%u", trial_node_of(t, host->rank));
+    if (t->has_store) {
+        setenv("HSDP_NODE_RANK", number, 1);
+    } else {
+        node_ranks_environment(&nodes, host->rank);
+    }
+    if (fault_is_wrong(host, WRONG_ATTEMPT)) {
+        setenv("HSDP_ATTEMPT", "7", 1);
+    }
+}
+
 static void environment_set(const struct host *host)
 {
     const struct trial *t = host->trial;
@@ -72,6 +100,7 @@ static void environment_set(const struct host *host)
 
     if (t->has_store) {
         ranks_environment_clear();
+        node_set(host);
         return;
     }
     if (fault_is_wrong(host, WRONG_RANK)) {
@@ -82,6 +111,7 @@ static void environment_set(const struct host *host)
     }
     snprintf(run_id, sizeof(run_id), "faults-%ld", (long)getppid());
     ranks_environment(rank, world, run_id);
+    node_set(host);
 }
 
 static void *nothing_do(void *user)
@@ -155,7 +185,10 @@ void host_main(const struct trial *trial, struct record *record, uint32_t rank, 
     host.is_victim = has_fault && rank == trial->victim;
     host.run_ns = run_ns;
     host.at_occurrence = at_occurrence;
-    if (host.is_victim && trial->kind == FAULT_NEVER) {
+    if (has_fault && trial_is_absent(trial, rank)) {
+        if (!host.is_victim) {
+            _exit(0);
+        }
         host_note_fault(&host);
         others_await(&host);
         _exit(0);

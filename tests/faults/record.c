@@ -2,6 +2,11 @@
 /* Records: reading them. */
 #include "faults/record.h"
 
+bool record_has_failed(const struct call_record *call)
+{
+    return call->end_ns != 0 && call->status < 0 && call->status != call->wanted && !call->is_local;
+}
+
 uint64_t record_fault_ns(const struct record *record)
 {
     for (uint32_t r = 0; r < TRIAL_MAX_RANKS; r++) {

@@ -23,7 +23,8 @@ struct call_record {
     enum call_kind kind;
     uint32_t job; /* 0 = the job, 1 = the second one */
     int32_t status;
-    bool is_local; /* refused on purpose: a wrong argument */
+    int32_t wanted; /* what it is to answer: HSDP_OK, or HSDP_ERR_UNSUPPORTED on several nodes */
+    bool is_local;  /* refused on purpose: a wrong argument */
     struct hsdp_error error;
 };
 
@@ -69,6 +70,11 @@ struct record {
     struct stored store[RECORD_STORE_KEYS];
     _Atomic uint32_t is_over; /* all others have ended: whoever lingers may go */
 
+    uint16_t master_port;       /* of several nodes: a free one */
+    uint16_t proxy_port;        /* where the proxy listens; 0 = there is none */
+    _Atomic uint32_t root_port; /* where the root does, as it has put into the store */
+    _Atomic uint32_t link;      /* enum link_state: what becomes of the proxy's connections */
+
     /* Written by who starts the ranks. */
     uint64_t start_ns;
     uint64_t end_ns;
@@ -78,6 +84,15 @@ struct record {
     uint32_t n_processes_left;
     char left[256]; /* what was left outside of the processes; "" = nothing */
 };
+
+enum link_state {
+    LINK_PASSES,
+    LINK_DROPS, /* all that stand are reset, once */
+    LINK_IS_CUT,
+};
+
+/** True for a call that has returned what it was not to return. */
+bool record_has_failed(const struct call_record *call);
 
 /** When the fault happened, on whatever rank; 0 = it did not. */
 uint64_t record_fault_ns(const struct record *record);

@@ -156,15 +156,17 @@ static bool model_fill(struct host *host)
                               host->api->model->edit_end(host->model, NULL, &host->err));
 }
 
-static bool model_make(struct host *host)
+bool scenario_model(struct host *host)
 {
     if (fault_is_wrong(host, WRONG_SHAPE) || fault_is_wrong(host, WRONG_STRATEGY)) {
         host_note_fault(host);
     }
-    return plan_make(host) &&
-           call_of(host, CALL_MODEL, "model.create",
-                   host->api->model->create(host->job_now, host->plan, &host->model, &host->err)) &&
-           model_fill(host);
+    if (!plan_make(host)) {
+        return false;
+    }
+    host->wanted = host->trial->n_nodes > 1 ? HSDP_ERR_UNSUPPORTED : HSDP_OK;
+    return call_of(host, CALL_MODEL, "model.create",
+                   host->api->model->create(host->job_now, host->plan, &host->model, &host->err));
 }
 
 /* ------------------------------------------------------------------------- microbatches */
@@ -394,14 +396,11 @@ bool scenario_sum(struct host *host)
     return true;
 }
 
-static bool setting_change(struct host *host)
+bool scenario_set(struct host *host, uint32_t timeout_ms)
 {
-    uint32_t seconds = host->trial->set_ms / 1000;
+    uint32_t seconds = timeout_ms / 1000;
     char value[16];
 
-    if (host->trial->set_ms == 0) {
-        return true;
-    }
     if (fault_is_wrong(host, WRONG_SETTING_SET)) {
         host_note_fault(host);
         seconds = 7;
@@ -412,11 +411,16 @@ static bool setting_change(struct host *host)
                                              &host->err))) {
         return false;
     }
-    host->timeout_ms = host->trial->set_ms;
+    host->timeout_ms = timeout_ms;
     return true;
 }
 
-static bool phase_open(struct host *host)
+static bool setting_change(struct host *host)
+{
+    return host->trial->set_ms == 0 || scenario_set(host, host->trial->set_ms);
+}
+
+bool scenario_phase_open(struct host *host)
 {
     if (!host->trial->has_phase) {
         return true;
@@ -430,7 +434,7 @@ static bool phase_open(struct host *host)
     return true;
 }
 
-static bool phase_close(struct host *host)
+bool scenario_phase_close(struct host *host)
 {
     if (!host->trial->has_phase) {
         return true;
@@ -471,7 +475,7 @@ static bool param_export(struct host *host)
 
 bool scenario_train(struct host *host)
 {
-    bool is_good = phase_open(host) && model_make(host);
+    bool is_good = scenario_phase_open(host) && scenario_model(host) && model_fill(host);
 
     if (is_good && fault_is_wrong(host, WRONG_EXTRA_STEP)) {
         host_note_fault(host);
@@ -481,7 +485,7 @@ bool scenario_train(struct host *host)
         is_good = forward_run(host, step) && backward_run(host, step) && step_run(host, step) &&
                   scenario_sum(host);
         if (is_good && step == 0) {
-            is_good = phase_close(host) && setting_change(host);
+            is_good = scenario_phase_close(host) && setting_change(host);
         }
     }
     return is_good && param_export(host) && forward_run(host, host->trial->n_steps);

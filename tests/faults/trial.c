@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trials: drawing one, and saying what it is. */
-#include "faults/trial.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "faults/trial_internal.h"
+
 const char *const fault_names[FAULT_N_KINDS] = {
-    "none", "kill",   "stop",    "stall", "callback", "delay", "exit", "leave",
-    "fork", "memory", "mapping", "wrong", "never",    "abort", "busy",
+    "none",   "kill",    "stop",  "stall", "callback", "delay", "exit", "leave", "fork",
+    "memory", "mapping", "wrong", "never", "abort",    "busy",  "drop", "cut",
 };
 static const char *const wrong_names[WRONG_N_CALLS] = {
-    "count",      "dtype",    "reduction", "collective", "setting_set", "missing",
-    "shape",      "strategy", "order",     "max_norm",   "discard",     "export",
-    "extra step", "world",    "rank",      "timeout",    "state",       "argument",
+    "count",    "dtype",   "reduction", "collective", "setting_set", "missing",    "shape",
+    "strategy", "order",   "max_norm",  "discard",    "export",      "extra step", "world",
+    "rank",     "timeout", "state",     "argument",   "attempt",
 };
 static const char *const moment_names[MOMENT_N] = {"before", "inside", "time"};
 const char *const call_kind_names[CALL_N_KINDS + 2] = {
@@ -21,14 +21,13 @@ const char *const call_kind_names[CALL_N_KINDS + 2] = {
     "collective", "export", "setting", "close",   "later",  "destroy",
 };
 
-/* How often each kind is drawn, in a hundred. */
+/* How often each kind is drawn on one host, in a hundred. */
 static const uint32_t weights[FAULT_N_KINDS] = {3, 17, 9, 8, 3, 5, 8, 7, 6, 10, 5, 11, 2, 4, 2};
 
-struct dice {
-    uint64_t state;
-};
+/* The wrong calls of one host: those before. */
+#define N_WRONG_ON_ONE_HOST WRONG_ATTEMPT
 
-static uint64_t dice_next(struct dice *dice)
+uint64_t dice_next(struct dice *dice)
 {
     uint64_t z = (dice->state += UINT64_C(0x9e3779b97f4a7c15));
 
@@ -37,12 +36,12 @@ static uint64_t dice_next(struct dice *dice)
     return z ^ (z >> 31);
 }
 
-static uint32_t dice_below(struct dice *dice, uint32_t n)
+uint32_t dice_below(struct dice *dice, uint32_t n)
 {
     return (uint32_t)(dice_next(dice) % n);
 }
 
-static bool dice_is(struct dice *dice, uint32_t percent)
+bool dice_is(struct dice *dice, uint32_t percent)
 {
     return dice_below(dice, 100) < percent;
 }
@@ -67,13 +66,13 @@ static void scenario_draw(struct trial *t, struct dice *dice)
     t->destroys_job_first = dice_is(dice, 30);
 }
 
-static enum fault_kind kind_draw(struct dice *dice)
+enum fault_kind kind_draw(struct dice *dice, const uint32_t weights_of[FAULT_N_KINDS])
 {
     uint32_t left = dice_below(dice, 100);
     uint32_t kind = 0;
 
-    while (kind + 1 < FAULT_N_KINDS && left >= weights[kind]) {
-        left -= weights[kind++];
+    while (kind + 1 < FAULT_N_KINDS && left >= weights_of[kind]) {
+        left -= weights_of[kind++];
     }
     return (enum fault_kind)kind;
 }
@@ -117,8 +116,8 @@ static void fault_draw(struct trial *t, struct dice *dice)
 {
     uint32_t magnitude = dice_below(dice, 5);
 
-    t->kind = kind_draw(dice);
-    t->wrong = (enum wrong_call)dice_below(dice, WRONG_N_CALLS);
+    t->kind = kind_draw(dice, weights);
+    t->wrong = (enum wrong_call)dice_below(dice, N_WRONG_ON_ONE_HOST);
     t->victim = dice_below(dice, t->n_ranks);
     t->moment = (enum fault_moment)dice_below(dice, kind_is_timed(t->kind) ? 3 : 2);
     t->at_call = (enum call_kind)dice_below(dice, CALL_N_KINDS);
@@ -150,6 +149,7 @@ void trial_draw(struct trial *ret, uint64_t seed, uint32_t number)
     ret->number = number;
     scenario_draw(ret, &dice);
     fault_draw(ret, &dice);
+    nodes_draw(ret);
 }
 
 bool trial_is_harmless(const struct trial *t)
@@ -169,6 +169,21 @@ static void fault_describe(const struct trial *t, char *ret_text, uint64_t max_b
                  t->is_lasting ? " and all after it" : "", t->aborts ? "aborts" : "leaves");
     } else if (t->kind == FAULT_DELAY) {
         snprintf(ret_text, max_bytes, " (%" PRIu32 " ms)", t->delay_ms);
+    } else if (t->takes_node) {
+        snprintf(ret_text, max_bytes, " (all of its node)");
+    } else if (t->kind == FAULT_DROP) {
+        snprintf(ret_text, max_bytes, " (%s)", t->has_proxy ? "between the two" : "at the leader");
+    }
+}
+
+static void nodes_describe(const struct trial *t, char *ret_text, uint64_t max_bytes)
+{
+    size_t n_bytes = 0;
+
+    ret_text[0] = '\0';
+    for (uint32_t node = 0; t->n_nodes > 1 && node < t->n_nodes; node++) {
+        n_bytes += (size_t)snprintf(ret_text + n_bytes, max_bytes - n_bytes, "%s%" PRIu32,
+                                    node == 0 ? " on nodes of " : "+", t->node_ranks[node]);
     }
 }
 
@@ -176,7 +191,9 @@ void trial_describe(const struct trial *t, char *ret_text, uint64_t max_bytes)
 {
     char fault[96];
     char when[96];
+    char nodes[64];
 
+    nodes_describe(t, nodes, sizeof(nodes));
     fault_describe(t, fault, sizeof(fault));
     if (t->moment == MOMENT_TIME) {
         snprintf(when, sizeof(when), "at %.3f of the run", t->at_fraction);
@@ -186,11 +203,11 @@ void trial_describe(const struct trial *t, char *ret_text, uint64_t max_bytes)
     }
     snprintf(ret_text, max_bytes,
              "trial %" PRIu32 ": %s%s of rank %" PRIu32 " of %" PRIu32
-             ", %s; T %u ms, init %u ms, group %u ms, set %u ms, ep %u, %u+%u units, "
+             "%s, %s; T %u ms, init %u ms, group %u ms, set %u ms, ep %u, %u+%u units, "
              "strategies %u/%u, %u steps%s%s%s%s",
-             t->number, fault_names[t->kind], fault, t->victim, t->n_ranks, when, t->timeout_ms,
-             t->init_ms, t->group_ms, t->set_ms, t->ep, t->n_dense, t->n_experts, t->dense_strategy,
-             t->expert_strategy, t->n_steps, t->has_store ? ", store" : "",
+             t->number, fault_names[t->kind], fault, t->victim, t->n_ranks, nodes, when,
+             t->timeout_ms, t->init_ms, t->group_ms, t->set_ms, t->ep, t->n_dense, t->n_experts,
+             t->dense_strategy, t->expert_strategy, t->n_steps, t->has_store ? ", store" : "",
              t->has_second_job ? ", second job" : "", t->has_phase ? ", phase" : "",
              t->has_export ? ", export" : "");
 }

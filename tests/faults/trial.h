@@ -8,6 +8,7 @@
 
 #define TRIAL_MAX_RANKS 8u
 #define TRIAL_MAX_UNITS 4u
+#define TRIAL_MAX_NODES 4u
 
 /* What goes wrong. docs/faults.md says of each what the survivors are promised. */
 enum fault_kind {
@@ -26,6 +27,8 @@ enum fault_kind {
     FAULT_NEVER,    /* never starts */
     FAULT_ABORT,    /* a second thread aborts the job */
     FAULT_BUSY,     /* a second thread enters calls: no fault of the job */
+    FAULT_DROP,     /* the connection between a leader and the root is reset */
+    FAULT_CUT,      /* nothing passes through it any more, in either direction */
     FAULT_N_KINDS,
 };
 
@@ -49,6 +52,7 @@ enum wrong_call {
     WRONG_TIMEOUT,     /* another nccl_timeout_seconds */
     WRONG_STATE,       /* begins a step twice: refused locally, nothing else happens */
     WRONG_ARGUMENT,    /* a unit that does not exist: likewise */
+    WRONG_ATTEMPT,     /* another attempt of the same run */
     WRONG_N_CALLS,
 };
 
@@ -81,6 +85,8 @@ struct trial {
     uint64_t seed;
     uint32_t number; /* with the seed all that it is */
     uint32_t n_ranks;
+    uint32_t n_nodes;                     /* 1 = one host: all that follows is possible */
+    uint32_t node_ranks[TRIAL_MAX_NODES]; /* of several nodes: how many ranks each has */
 
     uint32_t ep; /* ranks of the dimension ep; 1 = none */
     uint32_t n_dense;
@@ -90,9 +96,10 @@ struct trial {
     uint32_t n_steps;
     uint32_t timeout_ms; /* nccl_timeout_seconds */
     uint32_t init_ms;
-    uint32_t group_ms; /* 0 = the job's */
-    uint32_t set_ms;   /* what setting_set makes of timeout_ms; 0 = no such call */
-    bool has_store;    /* the ranks meet by a key/value store of the host */
+    uint32_t group_ms;   /* 0 = the job's */
+    uint32_t set_ms;     /* what setting_set makes of timeout_ms; 0 = no such call */
+    uint32_t silence_ms; /* peer_silence_seconds; 0 = not set */
+    bool has_store;      /* the ranks meet by a key/value store of the host */
     bool has_second_job;
     bool has_phase;
     bool has_export;
@@ -109,6 +116,8 @@ struct trial {
     uint32_t nth;    /* the call of malloc that fails */
     bool is_lasting; /* and all after it */
     bool aborts;     /* a host whose call failed aborts the job; else it leaves */
+    bool takes_node; /* whoever never starts: all of the victim's node with it */
+    bool has_proxy;  /* the victim, a leader, reaches the root through a process between them */
 };
 
 /** Draws trial `number` of a campaign. */
@@ -122,5 +131,12 @@ extern const char *const call_kind_names[CALL_N_KINDS + 2];
 
 /** True for faults that change nothing for the job. */
 bool trial_is_harmless(const struct trial *trial);
+
+/** Which node a rank is on, and which rank leads a node. */
+uint32_t trial_node_of(const struct trial *trial, uint32_t rank);
+uint32_t trial_leader_of(const struct trial *trial, uint32_t node);
+
+/** True for a rank that never starts. */
+bool trial_is_absent(const struct trial *trial, uint32_t rank);
 
 #endif /* FAULTS_TRIAL_H */
