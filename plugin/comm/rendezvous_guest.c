@@ -23,6 +23,7 @@ struct visit {
     uint64_t deadline_ns;
     uint64_t expired_ns; /* when the leader was asked whose fault it is; 0 = it has not been */
     bool is_heard;       /* the leader has read who this is */
+    bool is_unpublished; /* rank 0 has put nothing into the host's store yet */
     uint64_t random;
     uint32_t retry_ms;
     uint32_t reporter;
@@ -73,8 +74,9 @@ static int32_t visit_check(struct visit *visit, struct hsdp_error *reterr)
         return HSDP_OK;
     }
     error_set(reterr, HSDP_ERR_TIMEOUT, "connect: timeout after %s s: %s %s", seconds,
-              visit->is_heard ? "no answer of" : "no sign of", leader_name(visit));
-    if (visit->job->launch.is_one_host) {
+              visit->is_heard ? "no answer of" : "no sign of",
+              visit->is_unpublished ? "rank 0 in the host's store" : leader_name(visit));
+    if (visit->is_unpublished || visit->job->launch.is_one_host) {
         error_missing_one(reterr, 0);
     }
     reterr->waited_ms = rendezvous_limit_ms(visit->job);
@@ -264,6 +266,7 @@ int32_t rendezvous_guest(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp
         status = visit_check(&visit, reterr);
         if (status == HSDP_OK) {
             status = rendezvous_ask(job, reterr);
+            visit.is_unpublished = status == HSDP_PENDING;
         }
         if (status == HSDP_OK) {
             status = root_call(&visit, reterr);
