@@ -93,6 +93,46 @@ START_TEST(job_connect_over_nodes_of_other_settings_mismatches_on_all)
 }
 END_TEST
 
+/* One node has failed before the other comes: it hears why. */
+struct lateness {
+    struct nodes_case nodes;
+    uint32_t first_late; /* this rank and those after it */
+    uint32_t n_late;
+};
+
+static void late_rank(uint32_t rank, void *shared)
+{
+    const struct lateness *lateness = shared;
+    bool is_late = rank >= lateness->first_late && rank < lateness->first_late + lateness->n_late;
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    struct hsdp_job *job;
+
+    node_ranks_environment(&lateness->nodes, rank);
+    if (is_late) {
+        ranks_sleep_ms(150);
+    }
+    job = test_job_create(rank == (lateness->first_late == 0 ? 2 : 1) ? "6" : "5");
+    ck_assert_int_eq(job_enter(job, &err), HSDP_OK);
+    status_assert(job_connect(job, &err), HSDP_ERR_MISMATCH, &err);
+    test_job_drop(job);
+}
+
+START_TEST(job_connect_of_a_node_that_comes_after_the_failure_hears_it)
+{
+    struct lateness lateness = {nodes_case_of("2,1"), 2, 1};
+
+    ranks_run(3, RANKS_LIMIT_MS, late_rank, &lateness);
+}
+END_TEST
+
+START_TEST(job_connect_of_a_root_that_comes_after_the_failure_hears_it)
+{
+    struct lateness lateness = {nodes_case_of("1,2"), 0, 1};
+
+    ranks_run(3, RANKS_LIMIT_MS, late_rank, &lateness);
+}
+END_TEST
+
 /* -------------------------------------------------------------------------------- missing */
 
 static void without_rank(uint32_t rank, uint32_t absent, const void *shared)
@@ -134,6 +174,55 @@ START_TEST(job_connect_without_the_root_names_it)
     struct nodes_case nodes = nodes_case_of("1,1,1");
 
     ranks_run(3, RANKS_LIMIT_MS, without_rank_0, &nodes);
+}
+END_TEST
+
+static int32_t nothing_put(void *user, const char *key, const void *value, uint64_t n_bytes)
+{
+    (void)user, (void)key, (void)value, (void)n_bytes;
+    return 0;
+}
+
+static int32_t nothing_get(void *user, const char *key, void *ret_value, uint64_t max_bytes,
+                           uint64_t *ret_bytes, uint32_t wait_ms)
+{
+    (void)user, (void)key, (void)ret_value, (void)max_bytes, (void)ret_bytes;
+    ranks_sleep_ms(wait_ms < 20 ? wait_ms : 20);
+    return 1;
+}
+
+/* Rank 0 publishes nothing: a rank that leads no node misses it, not its leader. */
+static void unpublished_rank(uint32_t rank, void *shared)
+{
+    static const char *const keys[] = {"nccl_timeout_seconds"};
+    static const char *const values[] = {"1"};
+    struct hsdp_job_spec spec = HSDP_JOB_SPEC_INIT;
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    struct hsdp_job *job = NULL;
+
+    (void)shared;
+    if (rank == 0) {
+        return;
+    }
+    ranks_environment_clear();
+    setenv("HSDP_NODE_RANK", "1", 1);
+    spec.settings = (struct hsdp_settings){keys, values, 1};
+    spec.rank = rank;
+    spec.world_ranks = 3;
+    spec.local_rank = rank - 1;
+    spec.local_ranks = 2;
+    spec.kv_put = nothing_put;
+    spec.kv_get = nothing_get;
+    status_assert(job_create(&spec, &job, &err), HSDP_OK, &err);
+    ck_assert_int_eq(job_enter(job, &err), HSDP_OK);
+    status_assert(job_connect(job, &err), HSDP_ERR_TIMEOUT, &err);
+    ck_assert_msg(err.n_missing_ranks == 1 && err.missing_ranks[0] == 0, "%s", err.message);
+    test_job_drop(job);
+}
+
+START_TEST(job_connect_of_ranks_that_find_nothing_in_the_store_names_rank_0)
+{
+    ranks_run(3, RANKS_LIMIT_MS, unpublished_rank, NULL);
 }
 END_TEST
 
@@ -240,6 +329,9 @@ Suite *module_suite(void)
                         sizeof(shapes) / sizeof(shapes[0]));
     tcase_add_test(tcase, job_setting_set_over_nodes_of_two_values_mismatches_on_all);
     tcase_add_test(tcase, job_connect_over_nodes_of_other_settings_mismatches_on_all);
+    tcase_add_test(tcase, job_connect_of_a_node_that_comes_after_the_failure_hears_it);
+    tcase_add_test(tcase, job_connect_of_a_root_that_comes_after_the_failure_hears_it);
+    tcase_add_test(tcase, job_connect_of_ranks_that_find_nothing_in_the_store_names_rank_0);
     tcase_add_test(tcase, job_connect_without_a_rank_of_another_node_names_it);
     tcase_add_test(tcase, job_connect_without_the_root_names_it);
     tcase_add_test(tcase, job_exchange_without_a_rank_of_another_node_names_it_and_what_it_does);

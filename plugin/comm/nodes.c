@@ -260,10 +260,26 @@ static void failure_send(struct nodes *nodes, uint32_t reporter, const struct hs
 
 void nodes_fail(struct nodes *nodes, uint32_t reporter, const struct hsdp_error *err, uint32_t ms)
 {
-    nodes_lock(nodes);
-    failure_send(nodes, reporter, err);
-    nodes_unlock(nodes);
+    nodes_fail_own(nodes, reporter, err);
+    nodes_fail_late(nodes);
     flush_within(nodes, ms);
+}
+
+bool nodes_fail_late(struct nodes *nodes)
+{
+    struct nodes_failed failed;
+    bool is_open;
+
+    if (nodes == NULL) {
+        return false;
+    }
+    nodes_lock(nodes);
+    nodes->linger_ns = UINT64_MAX; /* that is over */
+    failed = (struct nodes_failed){.reporter = nodes->reporter, .error = nodes->error};
+    wires_serve(nodes);
+    is_open = nodes->is_root ? root_fail(nodes, &failed) : leader_fail(nodes, &failed);
+    nodes_unlock(nodes);
+    return is_open;
 }
 
 /* -------------------------------------------------------------------------------- afterwards */

@@ -62,6 +62,9 @@ void nodes_expire(struct nodes *nodes);
 /** Tells the other nodes how it failed, as far as they listen, within ms. */
 void nodes_fail(struct nodes *nodes, uint32_t reporter, const struct hsdp_error *err, uint32_t ms);
 
+/** After nodes_fail: tells those who come a moment later. False: all know it, or nobody listens. */
+bool nodes_fail_late(struct nodes *nodes);
+
 /* -------------------------------------------------------------------------------- afterwards */
 
 /* Of any rank; where it leads no node, or there is only one, they do nothing. */

@@ -63,12 +63,14 @@ struct nodes {
     /* The root. */
     struct node *nodes;
     uint32_t n_nodes;
-    uint32_t n_joined;  /* that are one of us, itself included */
-    uint32_t *owners;   /* by rank: index of its node, NODES_NOBODY */
-    uint32_t *pids;     /* by rank */
-    uint32_t n_arrived; /* ranks */
-    uint32_t n_known;   /* ranks that have come, whether they fit or not */
-    uint64_t linger_ns; /* misfit: so long the others may come to hear it; UINT64_MAX = none */
+    uint32_t n_joined;   /* that are one of us, itself included */
+    uint32_t *owners;    /* by rank: index of its node, NODES_NOBODY */
+    uint32_t *pids;      /* by rank */
+    uint32_t n_arrived;  /* ranks */
+    uint32_t n_known;    /* ranks that have come, whether they fit or not */
+    uint32_t n_heralded; /* ranks of the leaders that have come */
+    uint32_t n_failed;   /* nodes that have been told how the meeting has failed */
+    uint64_t linger_ns;  /* misfit: so long the others may come to hear it; UINT64_MAX = none */
     struct hsdp_error misfit;
     struct verdict verdict;
 
@@ -101,6 +103,8 @@ void root_arrived(struct nodes *nodes, uint32_t index, const struct nodes_rank *
 void root_step(struct nodes *nodes);
 void root_expire(struct nodes *nodes);
 void root_tell(struct nodes *nodes, uint32_t kind, const void *bytes, uint64_t n_bytes);
+/** Tells the failure to whom it has not been told; false when all leaders have come. */
+bool root_fail(struct nodes *nodes, const struct nodes_failed *failed);
 
 /* nodes_relay.c: the root, afterwards */
 void root_received(struct nodes *nodes, uint32_t index, uint32_t kind, const uint8_t *bytes,
@@ -114,6 +118,8 @@ int32_t leader_open(struct nodes *nodes, const uint8_t *token, struct hsdp_error
 void leader_arrived(struct nodes *nodes);
 void leader_step(struct nodes *nodes);
 void leader_expire(struct nodes *nodes);
+/** Tells the root the failure, once it is found; false when it has been told, or is lost. */
+bool leader_fail(struct nodes *nodes, const struct nodes_failed *failed);
 void leader_relay(struct nodes *nodes);
 
 #endif /* COMM_NODES_INTERNAL_H */

@@ -203,6 +203,17 @@ void leader_step(struct nodes *nodes)
     }
 }
 
+bool leader_fail(struct nodes *nodes, const struct nodes_failed *failed)
+{
+    enum uplink_state state = nodes->uplink == NULL ? UPLINK_ENDED : uplink_state(nodes->uplink);
+
+    if (state == UPLINK_JOINED && !nodes->is_failure_told) {
+        nodes->is_failure_told = true;
+        uplink_send(nodes->uplink, NODES_FAILED, failed, sizeof(*failed));
+    }
+    return state == UPLINK_TRYING;
+}
+
 /* -------------------------------------------------------------------------------- afterwards */
 
 static void board_send(struct nodes *nodes)

@@ -11,8 +11,8 @@
 #include "comm/nodes_internal.h"
 #include "comm/rendezvous.h"
 
-#define LINGER_MS   1000u /* once nodes disagree: so long the others may come to hear it */
-#define SPARE_PEERS 64u   /* room for those who are told that they do not belong here */
+#define LINGER_MS   500u /* once nodes disagree: so long the others may come to hear it */
+#define SPARE_PEERS 64u  /* room for those who are told that they do not belong here */
 
 void root_tell(struct nodes *nodes, uint32_t kind, const void *bytes, uint64_t n_bytes)
 {
@@ -21,6 +21,19 @@ void root_tell(struct nodes *nodes, uint32_t kind, const void *bytes, uint64_t n
             hub_send(nodes->hub, nodes->nodes[i].peer, kind, bytes, n_bytes);
         }
     }
+}
+
+bool root_fail(struct nodes *nodes, const struct nodes_failed *failed)
+{
+    for (; nodes->n_failed < nodes->n_nodes; nodes->n_failed++) {
+        const struct node *node = &nodes->nodes[nodes->n_failed];
+
+        if (nodes->n_failed > 0 && !node->has_ended) {
+            hub_send(nodes->hub, node->peer, NODES_FAILED, failed, sizeof(*failed));
+        }
+    }
+    return nodes->hub != NULL &&
+           nodes->own.hello.local_ranks + nodes->n_heralded < nodes->own.hello.world_ranks;
 }
 
 static struct node *node_of_peer(struct nodes *nodes, uint32_t peer, uint32_t *ret_index)
@@ -91,6 +104,7 @@ static void node_join(struct nodes *nodes, uint32_t index, const struct nodes_jo
 
     node->has_joined = true;
     node->leader = hello.rank;
+    nodes->n_heralded += hello.local_ranks;
     snprintf(node->host, sizeof(node->host), "%.*s", (int)sizeof(join->host) - 1, join->host);
     if (rendezvous_compare(nodes->job, &nodes->own.hello, &hello, &err) != HSDP_OK) {
         misfit_note(nodes, &err);

@@ -478,6 +478,13 @@ static void guests_drop(struct meeting *meeting, bool is_known)
     }
 }
 
+static uint64_t late_until_ns(const struct meeting *meeting, uint64_t until_ns)
+{
+    uint64_t wake_ns = meeting->nodes == NULL ? UINT64_MAX : nodes_wake_ns(meeting->nodes);
+
+    return wake_ns < until_ns ? wake_ns : until_ns;
+}
+
 /* Tells those who come a moment later, who would look for a leader that has gone. */
 static void late_tell(struct meeting *meeting, struct wire_message *message)
 {
@@ -485,9 +492,11 @@ static void late_tell(struct meeting *meeting, struct wire_message *message)
     struct hsdp_error err;
     uint32_t n;
 
-    while (meeting->n_known + 1 < meeting->own.local_ranks && clock_now_ns() < until_ns) {
+    while ((nodes_fail_late(meeting->nodes) || meeting->n_known + 1 < meeting->own.local_ranks) &&
+           clock_now_ns() < until_ns) {
         n = polls_fill(meeting);
-        poll(&meeting->polls[POLL_LISTENER], n - POLL_LISTENER, clock_left_ms(until_ns, LATE_MS));
+        poll(&meeting->polls[POLL_LISTENER], n - POLL_LISTENER,
+             clock_left_ms(late_until_ns(meeting, until_ns), LATE_MS));
         guests_serve(meeting, &err);
         guests_tell(meeting, message, -1);
         guests_drop(meeting, true);
@@ -508,7 +517,7 @@ static void meeting_fail(struct meeting *meeting, const struct hsdp_error *err)
     guests_tell(meeting, &message, -1);
     guests_drop(meeting, true);
     if (meeting->nodes != NULL) {
-        nodes_fail(meeting->nodes, meeting->reporter, err, FAREWELL_MS);
+        nodes_fail(meeting->nodes, meeting->reporter, &message.error, FAREWELL_MS);
     }
     if (meeting->is_listening && err->status != HSDP_ERR_TIMEOUT) {
         late_tell(meeting, &message);
