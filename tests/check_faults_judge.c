@@ -5,87 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "faults/example.h"
 #include "faults/judge.h"
 #include "faults/play.h"
 #include "suite.h"
-
-#define MS       UINT64_C(1000000)
-#define FAULT_NS (UINT64_C(1000) * MS)
-#define N_RANKS  3u
-#define VICTIM   1u
-#define T_MS     1000u
 
 /* A trial in which rank 1 fails while all are in step.result, and what its survivors wrote. */
 static struct trial trial;
 static struct record *record;
 static struct judgement judgement;
-
-static struct call_record *call_add(uint32_t rank, enum call_kind kind, const char *name,
-                                    uint64_t start_ms, uint64_t end_ms)
-{
-    struct rank_record *own = &record->ranks[rank];
-    struct call_record *call = &own->calls[own->n_calls++];
-
-    call->name = name;
-    call->kind = kind;
-    call->start_ns = start_ms * MS;
-    call->end_ns = end_ms * MS;
-    call->timeout_ms = T_MS;
-    return call;
-}
-
-static void error_fill(struct hsdp_error *err, int32_t status, const char *message,
-                       uint32_t missing)
-{
-    *err = (struct hsdp_error)HSDP_ERROR_INIT;
-    err->status = status;
-    err->waited_ms = T_MS;
-    err->n_missing_ranks = 1;
-    err->missing_ranks[0] = missing;
-    snprintf(err->message, sizeof(err->message), "%s", message);
-}
-
-/* The first failing call of a rank, its reason, and a later call that repeats it. */
-static void failure_add(uint32_t rank, int32_t status, uint64_t end_ms, uint32_t missing)
-{
-    struct rank_record *own = &record->ranks[rank];
-    struct call_record *call = call_add(rank, CALL_STEP, "step.result", 990, end_ms);
-
-    call->status = status;
-    error_fill(&call->error, status, "the reason", missing);
-    own->first = call->error;
-    own->first_status = status;
-    own->n_told[0] = 1;
-    call = call_add(rank, CALL_LATER, "job.close", end_ms, end_ms);
-    call->status = HSDP_ERR_ABORTED;
-    error_fill(&call->error, HSDP_ERR_ABORTED, "aborted: rank 0 reported: the reason", 0);
-}
-
-/* A record in which all survivors keep every promise. */
-static void record_fill(enum fault_kind kind, int32_t status, uint64_t end_ms)
-{
-    memset(&trial, 0, sizeof(trial));
-    memset(record, 0, sizeof(*record));
-    trial.n_ranks = N_RANKS;
-    trial.ep = 1;
-    trial.timeout_ms = T_MS;
-    trial.init_ms = T_MS;
-    trial.kind = kind;
-    trial.victim = VICTIM;
-    record->ranks[VICTIM].fault_ns = FAULT_NS;
-    for (uint32_t rank = 0; rank < N_RANKS; rank++) {
-        struct rank_record *own = &record->ranks[rank];
-
-        call_add(rank, CALL_CONNECT, "job.connect", 100, 110);
-        own->has_finished = true;
-        own->has_measured = true;
-        own->before = own->after = (struct holdings){.n_descriptors = 6, .n_threads = 1};
-        if (rank != VICTIM) {
-            failure_add(rank, status, end_ms, VICTIM);
-        }
-    }
-    call_add(VICTIM, CALL_STEP, "step.result", 995, 0);
-}
 
 static void setup(void)
 {
@@ -124,7 +52,7 @@ static const struct right rights[] = {
 
 START_TEST(judge_of_promises_kept_finds_nothing)
 {
-    record_fill(rights[_i].kind, rights[_i].status, rights[_i].end_ms);
+    example_fill(&trial, record, rights[_i].kind, rights[_i].status, rights[_i].end_ms);
     expect_found(FINDING_NAME, 0);
 }
 END_TEST
@@ -133,7 +61,7 @@ END_TEST
 
 START_TEST(judge_of_another_rank_finds_a_wrong_name)
 {
-    record_fill(rights[_i % 6].kind, rights[_i % 6].status, rights[_i % 6].end_ms);
+    example_fill(&trial, record, rights[_i % 6].kind, rights[_i % 6].status, rights[_i % 6].end_ms);
     record->ranks[2].calls[1].error.missing_ranks[0] = 0;
     record->ranks[2].first.missing_ranks[0] = 0;
     expect_found(FINDING_NAME, 1);
@@ -142,7 +70,7 @@ END_TEST
 
 START_TEST(judge_of_one_rank_too_many_finds_a_wrong_name)
 {
-    record_fill(FAULT_STOP, HSDP_ERR_TIMEOUT, 2000);
+    example_fill(&trial, record, FAULT_STOP, HSDP_ERR_TIMEOUT, 2000);
     record->ranks[0].calls[1].error.n_missing_ranks = 2;
     record->ranks[0].calls[1].error.missing_ranks[1] = 2;
     expect_found(FINDING_NAME, 1);
@@ -151,14 +79,14 @@ END_TEST
 
 START_TEST(judge_of_another_status_finds_wrong_names)
 {
-    record_fill(rights[_i].kind, HSDP_ERR_DEVICE, rights[_i].end_ms);
+    example_fill(&trial, record, rights[_i].kind, HSDP_ERR_DEVICE, rights[_i].end_ms);
     expect_found(FINDING_NAME, 2);
 }
 END_TEST
 
 START_TEST(judge_of_an_empty_sentence_finds_a_wrong_name)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
     record->ranks[0].calls[1].error.message[0] = '\0';
     expect_found(FINDING_NAME, 1);
 }
@@ -166,7 +94,7 @@ END_TEST
 
 START_TEST(judge_of_an_error_that_is_not_filled_finds_a_wrong_name)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
     record->ranks[0].calls[1].error.status = HSDP_OK;
     expect_found(FINDING_NAME, 1);
 }
@@ -176,29 +104,29 @@ START_TEST(judge_of_a_late_return_finds_it)
 {
     uint64_t late_ms = rights[_i].status == HSDP_ERR_TIMEOUT ? 3500 : 2500;
 
-    record_fill(rights[_i].kind, rights[_i].status, late_ms);
+    example_fill(&trial, record, rights[_i].kind, rights[_i].status, late_ms);
     expect_found(FINDING_LATE, 2);
 }
 END_TEST
 
 START_TEST(judge_of_a_loaded_machine_allows_more)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 2500);
-    record->overshoot_ns = 200 * MS;
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 2500);
+    record->overshoot_ns = 200 * EXAMPLE_MS;
     expect_found(FINDING_LATE, 0);
 }
 END_TEST
 
 START_TEST(judge_of_an_early_timeout_finds_it)
 {
-    record_fill(FAULT_STOP, HSDP_ERR_TIMEOUT, 1050);
+    example_fill(&trial, record, FAULT_STOP, HSDP_ERR_TIMEOUT, 1050);
     expect_found(FINDING_EARLY, 2);
 }
 END_TEST
 
 START_TEST(judge_of_a_timeout_that_waited_less_finds_it)
 {
-    record_fill(FAULT_STOP, HSDP_ERR_TIMEOUT, 2000);
+    example_fill(&trial, record, FAULT_STOP, HSDP_ERR_TIMEOUT, 2000);
     record->ranks[0].calls[1].error.waited_ms = 700;
     expect_found(FINDING_EARLY, 1);
 }
@@ -206,7 +134,7 @@ END_TEST
 
 START_TEST(judge_of_a_rank_that_was_ended_finds_a_hang)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
     record->has_hung[2] = true;
     record->wait_status[2] = SIGKILL;
     expect_found(FINDING_HANG, 1);
@@ -215,7 +143,7 @@ END_TEST
 
 START_TEST(judge_of_a_survivor_that_crashes_finds_a_death)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
     record->wait_status[0] = SIGABRT;
     record->wait_status[2] = 1 << 8; /* exit status 1 */
     expect_found(FINDING_DEATH, 2);
@@ -224,16 +152,16 @@ END_TEST
 
 START_TEST(judge_of_a_victim_that_dies_of_its_fault_finds_nothing)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
-    record->wait_status[VICTIM] = SIGKILL;
-    record->ranks[VICTIM].has_finished = false;
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    record->wait_status[EXAMPLE_VICTIM] = SIGKILL;
+    record->ranks[EXAMPLE_VICTIM].has_finished = false;
     expect_found(FINDING_DEATH, 0);
 }
 END_TEST
 
 START_TEST(judge_of_what_a_process_still_holds_finds_leaks)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
     record->ranks[0].after.n_descriptors++;
     record->ranks[2].after.n_mappings++;
     expect_found(FINDING_LEAK, 2);
@@ -242,7 +170,7 @@ END_TEST
 
 START_TEST(judge_of_what_is_left_outside_finds_leaks)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
     record->n_processes_left = 1;
     snprintf(record->left, sizeof(record->left), "/dev/shm/something");
     expect_found(FINDING_LEAK, 2);
@@ -251,7 +179,7 @@ END_TEST
 
 START_TEST(judge_of_a_wrong_value_finds_it)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
     snprintf(record->ranks[0].wrong_number, 16, "1, not 2");
     expect_found(FINDING_NUMBER, 1);
 }
@@ -259,8 +187,8 @@ END_TEST
 
 START_TEST(judge_of_another_reason_afterwards_finds_it)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
-    error_fill(&record->ranks[0].calls[2].error, HSDP_ERR_ABORTED, "no idea why", 0);
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    example_error(&record->ranks[0].calls[2].error, HSDP_ERR_ABORTED, "no idea why", 0);
     record->ranks[2].calls[2].status = HSDP_ERR_STATE;
     expect_found(FINDING_REPEAT, 2);
 }
@@ -268,15 +196,15 @@ END_TEST
 
 START_TEST(judge_of_a_slow_refusal_finds_a_late_return)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
-    record->ranks[0].calls[2].end_ns += 1000 * MS;
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    record->ranks[0].calls[2].end_ns += 1000 * EXAMPLE_MS;
     expect_found(FINDING_LATE, 1);
 }
 END_TEST
 
 START_TEST(judge_of_on_abort_not_called_once_finds_it)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
     record->ranks[0].n_told[0] = 0;
     record->ranks[2].n_told[0] = 2;
     expect_found(FINDING_REPEAT, 2);
@@ -285,7 +213,7 @@ END_TEST
 
 START_TEST(judge_of_ranks_that_tell_different_reasons_finds_it)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
     snprintf(record->ranks[2].first.message, 32, "the reason of rank 2");
     snprintf(record->ranks[2].calls[2].error.message, 64, "aborted: the reason of rank 2");
     expect_found(FINDING_REPEAT, 1);
@@ -294,9 +222,9 @@ END_TEST
 
 START_TEST(judge_of_a_failure_without_a_fault_finds_it)
 {
-    record_fill(FAULT_DELAY, HSDP_ERR_TIMEOUT, 2000);
+    example_fill(&trial, record, FAULT_DELAY, HSDP_ERR_TIMEOUT, 2000);
     expect_found(FINDING_UNTRUE, 2);
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
     trial_judge(&trial, record, false, &judgement);
     ck_assert_uint_eq(judgement.n_found[FINDING_UNTRUE], 2);
 }
@@ -304,16 +232,16 @@ END_TEST
 
 START_TEST(judge_of_a_close_that_not_all_came_to_finds_it)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
-    call_add(0, CALL_CLOSE, "job.close", 1050, 1060);
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    example_call(record, 0, CALL_CLOSE, "job.close", 1050, 1060);
     expect_found(FINDING_UNTRUE, 1);
 }
 END_TEST
 
 START_TEST(judge_of_a_wrong_call_that_succeeds_finds_it)
 {
-    record_fill(FAULT_WRONG, HSDP_ERR_MISMATCH, 1001);
-    failure_add(VICTIM, HSDP_ERR_MISMATCH, 1001, 0);
+    example_fill(&trial, record, FAULT_WRONG, HSDP_ERR_MISMATCH, 1001);
+    example_failure(record, EXAMPLE_VICTIM, HSDP_ERR_MISMATCH, 1001, 0);
     expect_found(FINDING_UNTRUE, 0);
     record->ranks[2].n_calls = 1;
     record->ranks[2].first_status = HSDP_OK;
@@ -325,10 +253,10 @@ END_TEST
 /* A collective that the victim left out: a circle of its group, and nobody else. */
 START_TEST(judge_of_a_circle_that_names_a_stranger_finds_wrong_names)
 {
-    record_fill(FAULT_WRONG, HSDP_ERR_TIMEOUT, 2000);
+    example_fill(&trial, record, FAULT_WRONG, HSDP_ERR_TIMEOUT, 2000);
     trial.wrong = WRONG_MISSING;
     trial.n_ranks = 2;
-    failure_add(VICTIM, HSDP_ERR_TIMEOUT, 2000, 0);
+    example_failure(record, EXAMPLE_VICTIM, HSDP_ERR_TIMEOUT, 2000, 0);
     expect_found(FINDING_NAME, 0);
     trial.ep = 2; /* now rank 0 is in another group */
     record->ranks[0].calls[1].error.missing_ranks[0] = 0;
@@ -339,31 +267,31 @@ END_TEST
 
 START_TEST(judge_of_a_wrong_argument_that_is_taken_finds_it)
 {
-    record_fill(FAULT_WRONG, HSDP_OK, 1001);
+    example_fill(&trial, record, FAULT_WRONG, HSDP_OK, 1001);
     trial.wrong = WRONG_ARGUMENT;
-    for (uint32_t rank = 0; rank < N_RANKS; rank++) {
+    for (uint32_t rank = 0; rank < EXAMPLE_RANKS; rank++) {
         record->ranks[rank].n_calls = 1;
         record->ranks[rank].n_told[0] = 0;
     }
-    call_add(VICTIM, CALL_UNSHARD, "unit.unshard", 990, 991)->is_local = true;
+    example_call(record, EXAMPLE_VICTIM, CALL_UNSHARD, "unit.unshard", 990, 991)->is_local = true;
     expect_found(FINDING_UNTRUE, 1);
 }
 END_TEST
 
 START_TEST(judge_of_a_second_thread_that_is_let_in_finds_it)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
-    record->ranks[VICTIM].busy_status = HSDP_ERR_INVALID;
-    record->ranks[VICTIM].child_status = HSDP_PENDING;
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_PEER_LOST, 1050);
+    record->ranks[EXAMPLE_VICTIM].busy_status = HSDP_ERR_INVALID;
+    record->ranks[EXAMPLE_VICTIM].child_status = HSDP_PENDING;
     expect_found(FINDING_NAME, 2);
 }
 END_TEST
 
 START_TEST(judge_of_a_slow_abort_finds_it)
 {
-    record_fill(FAULT_ABORT, HSDP_ERR_ABORTED, 1001);
-    record->ranks[VICTIM].abort_start_ns = FAULT_NS;
-    record->ranks[VICTIM].abort_end_ns = FAULT_NS + 3000 * MS;
+    example_fill(&trial, record, FAULT_ABORT, HSDP_ERR_ABORTED, 1001);
+    record->ranks[EXAMPLE_VICTIM].abort_start_ns = EXAMPLE_FAULT_NS;
+    record->ranks[EXAMPLE_VICTIM].abort_end_ns = EXAMPLE_FAULT_NS + 3000 * EXAMPLE_MS;
     expect_found(FINDING_LATE, 1);
 }
 END_TEST
@@ -371,16 +299,16 @@ END_TEST
 /* While ranks meet, a death of one that had not come is a timeout; later it is not. */
 START_TEST(judge_of_a_death_told_as_a_timeout_is_right_only_while_ranks_meet)
 {
-    record_fill(FAULT_KILL, HSDP_ERR_TIMEOUT, 2000);
+    example_fill(&trial, record, FAULT_KILL, HSDP_ERR_TIMEOUT, 2000);
     expect_found(FINDING_NAME, 2);
-    for (uint32_t rank = 0; rank < N_RANKS; rank++) {
-        if (rank != VICTIM) {
+    for (uint32_t rank = 0; rank < EXAMPLE_RANKS; rank++) {
+        if (rank != EXAMPLE_VICTIM) {
             record->ranks[rank].calls[1].name = "job.connect";
             record->ranks[rank].calls[1].kind = CALL_CONNECT;
         }
         record->ranks[rank].calls[0].name = "job.create";
     }
-    record->ranks[VICTIM].calls[1].name = "job.connect";
+    record->ranks[EXAMPLE_VICTIM].calls[1].name = "job.connect";
     expect_found(FINDING_NAME, 0);
 }
 END_TEST

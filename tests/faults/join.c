@@ -41,30 +41,39 @@ static int32_t store_put(void *user, const char *key, const void *value, uint64_
     return -1;
 }
 
+static const struct stored *stored_find(const struct record *record, const char *key)
+{
+    for (uint32_t i = 0; i < RECORD_STORE_KEYS; i++) {
+        const struct stored *slot = &record->store[i];
+
+        if (atomic_load(&slot->is_there) == 2 && strcmp(slot->key, key) == 0) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
 static int32_t store_get(void *user, const char *key, void *ret_value, uint64_t max_bytes,
                          uint64_t *ret_bytes, uint32_t wait_ms)
 {
     struct host *host = user;
     uint64_t until_ns = host_now_ns() + wait_ms * UINT64_C(1000000);
+    const struct stored *slot = stored_find(host->record, key);
 
     callback_stall(host);
-    do {
-        for (uint32_t i = 0; i < RECORD_STORE_KEYS; i++) {
-            struct stored *slot = &host->record->store[i];
-
-            if (atomic_load(&slot->is_there) == 2 && strcmp(slot->key, key) == 0 &&
-                slot->n_bytes <= max_bytes) {
-                memcpy(ret_value, slot->bytes, slot->n_bytes);
-                *ret_bytes = slot->n_bytes;
-                if (host->trial->has_proxy && host->rank == host->trial->victim) {
-                    *ret_bytes = link_redirect(host->record, ret_value, slot->n_bytes, max_bytes);
-                }
-                return 0;
-            }
-        }
+    while (slot == NULL && host_now_ns() < until_ns) {
         host_sleep_us(1000);
-    } while (host_now_ns() < until_ns);
-    return 1;
+        slot = stored_find(host->record, key);
+    }
+    if (slot == NULL || slot->n_bytes > max_bytes) {
+        return 1;
+    }
+    memcpy(ret_value, slot->bytes, slot->n_bytes);
+    *ret_bytes = slot->n_bytes;
+    if (host->trial->has_proxy && host->rank == host->trial->victim) {
+        *ret_bytes = link_redirect(host->record, ret_value, slot->n_bytes, max_bytes);
+    }
+    return 0;
 }
 
 static void host_log(void *user, int32_t level, const char *text)
