@@ -20,6 +20,12 @@ static const enum wrong_call wrongs[] = {
     WRONG_RANK,        WRONG_TIMEOUT,     WRONG_ATTEMPT, WRONG_ATTEMPT,
 };
 
+/* When: mostly where ranks wait for each other. */
+static const enum call_kind moments[] = {
+    CALL_CONNECT, CALL_CONNECT, CALL_CONNECT, CALL_GROUP, CALL_MODEL,
+    CALL_SETTING, CALL_SETTING, CALL_SETTING, CALL_CLOSE, CALL_CLOSE,
+};
+
 uint32_t trial_node_of(const struct trial *t, uint32_t rank)
 {
     uint32_t node = 0;
@@ -128,6 +134,7 @@ void nodes_draw(struct trial *t)
     t->has_export = false;
     t->kind = kind_draw(&dice, weights);
     t->victim = victim_draw(t, &dice);
+    t->at_call = moments[dice_below(&dice, sizeof(moments) / sizeof(moments[0]))];
     t->moment = (enum fault_moment)dice_below(&dice, kind_is_timed(t->kind) ? MOMENT_N : 2);
     kind_fit(t, &dice);
 }
