@@ -295,6 +295,48 @@ START_TEST(kill_of_a_rank_of_any_node_is_known_to_all)
 }
 END_TEST
 
+struct orphaning {
+    struct nodes_case nodes;
+    _Atomic uint32_t may_come; /* the second node */
+};
+
+static void orphaned_rank(uint32_t rank, void *shared)
+{
+    struct orphaning *orphaning = shared;
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    struct hsdp_job *job;
+
+    while (rank >= 2 && atomic_load(&orphaning->may_come) == 0) {
+        ranks_sleep_ms(2);
+    }
+    node_ranks_environment(&orphaning->nodes, rank);
+    job = test_job_create("8");
+    ck_assert_int_eq(job_enter(job, &err), HSDP_OK);
+    status_assert(job_connect(job, &err), HSDP_ERR_PEER_LOST, &err);
+    ck_assert_msg(err.n_missing_ranks == 1 && err.missing_ranks[0] == 2, "%s", err.message);
+    test_job_drop(job);
+}
+
+/* All have met but rank 1, which is stopped, has not come to what ends connect: the others wait
+ * for it, and rank 3 hears of it through rank 2, its leader, which dies. */
+START_TEST(kill_of_a_leader_at_the_end_of_connect_is_known_on_its_node)
+{
+    struct orphaning *orphaning = ranks_memory(sizeof(*orphaning));
+    struct ranks ranks;
+
+    orphaning->nodes = nodes_case_of("2,2");
+    ranks_start(&ranks, 4, RANKS_LIMIT_MS, orphaned_rank, orphaning);
+    ranks_sleep_ms(600);
+    kill(ranks.pids[1], SIGSTOP);
+    atomic_store(&orphaning->may_come, 1u);
+    ranks_sleep_ms(600);
+    ranks_kill(&ranks, 2);
+    ranks_sleep_ms(1500);
+    kill(ranks.pids[1], SIGCONT);
+    ranks_wait(&ranks);
+}
+END_TEST
+
 static void aborting_rank(uint32_t rank, void *shared)
 {
     struct hsdp_job *job = node_job_open(shared, rank, "20");
@@ -336,6 +378,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, job_connect_without_the_root_names_it);
     tcase_add_test(tcase, job_exchange_without_a_rank_of_another_node_names_it_and_what_it_does);
     tcase_add_loop_test(tcase, kill_of_a_rank_of_any_node_is_known_to_all, 0, 4);
+    tcase_add_test(tcase, kill_of_a_leader_at_the_end_of_connect_is_known_on_its_node);
     tcase_add_test(tcase, job_abort_on_one_node_ends_the_calls_of_all);
     suite_add_tcase(suite, tcase);
     return suite;

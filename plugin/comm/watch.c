@@ -73,15 +73,22 @@ static int32_t others_ask(struct hsdp_job *job, const struct wait *wait, uint64_
     return now_ns < job->asked_ns + ANSWER_MS * NS_PER_MS ? HSDP_OK : HSDP_PENDING;
 }
 
-static bool misses_others_only(const struct wait *wait)
+static bool misses_others(const struct wait *wait)
 {
-    bool misses_others = false;
+    bool is_missing = false;
 
     for (uint32_t i = 0; i < wait->n_entries; i++) {
-        misses_others |= wait->entries[i].rank == WAIT_OTHER_NODES &&
-                         atomic_load(wait->entries[i].counter) < wait->entries[i].target;
+        is_missing |= wait->entries[i].rank == WAIT_OTHER_NODES &&
+                      atomic_load(wait->entries[i].counter) < wait->entries[i].target;
     }
-    return misses_others && missing_ranks(wait) == 0;
+    return is_missing;
+}
+
+/* The ranks of this node without which a wait does not end: other nodes are heard through the
+ * leader, which may have come itself. */
+static uint64_t needed_ranks(const struct wait *wait)
+{
+    return missing_ranks(wait) | (uint64_t)misses_others(wait);
 }
 
 /* Nobody has answered. What this node can see itself is whether its leader could have asked. */
@@ -115,7 +122,7 @@ static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint
     size_t n_bytes;
     uint64_t missing;
 
-    if (misses_others_only(wait)) {
+    if (misses_others(wait) && missing_ranks(wait) == 0) {
         return others_ask(job, wait, waited_ns) == HSDP_OK
                    ? HSDP_OK
                    : root_blame(job, wait, waited_ns, reterr);
@@ -210,7 +217,7 @@ static int32_t wait_judge(struct hsdp_job *job, const struct wait *wait, uint64_
                           uint64_t away_ns, struct look *look, struct hsdp_error *reterr)
 {
     /* Read after the ranks were found gone: what they had raised before counts. */
-    uint64_t lost = missing_ranks(wait) & look->gone;
+    uint64_t lost = needed_ranks(wait) & look->gone;
     uint64_t waited_ns = look->now_ns > start_ns ? look->now_ns - start_ns : 0;
     uint64_t deadline_ns = wait->deadline_ns;
     struct hsdp_error err;
@@ -292,7 +299,7 @@ void watch_tell(struct hsdp_job *job, const struct waiting *waiting, uint64_t as
 int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct hsdp_error *reterr)
 {
     struct look look = {.now_ns = clock_now_ns()};
-    uint64_t missing = waiting->wait == NULL ? 0 : missing_ranks(waiting->wait);
+    uint64_t needed = waiting->wait == NULL ? 0 : needed_ranks(waiting->wait);
     int32_t status;
 
     if (atomic_exchange(&job->look_now, 0u) == 0 && look.now_ns < job->next_look_ns) {
@@ -305,9 +312,9 @@ int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct h
     for (struct work *work = job->first_work; work != NULL; work = work->next) {
         const struct wait *wait = work->blocker(work);
 
-        missing |= wait == NULL ? 0 : missing_ranks(wait);
+        needed |= wait == NULL ? 0 : needed_ranks(wait);
     }
-    look.gone = ranks_gone(job, missing);
+    look.gone = ranks_gone(job, needed);
     status = call_judge(job, waiting, &look, reterr);
     if (status == HSDP_OK) {
         status = queue_judge(job, &look, reterr);
