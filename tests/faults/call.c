@@ -91,9 +91,9 @@ bool call_end(struct host *host, int32_t status)
 {
     struct call_record *call = call_last(host);
 
-    if (inject_n_failed() > 0 && atomic_load(&host->own->fault_ns) == 0) {
+    if (inject_failed_ns() != 0 && atomic_load(&host->own->fault_ns) == 0) {
         inject_disarm();
-        host_note_fault(host);
+        atomic_store(&host->own->fault_ns, inject_failed_ns());
     }
     while (host->is_threaded && host->trial->kind == FAULT_BUSY &&
            atomic_load(&host->n_visited) < atomic_load(&host->n_inside)) {

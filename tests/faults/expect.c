@@ -172,7 +172,8 @@ static const struct answer *answer_match(const struct answers *answers,
     for (uint32_t i = 0; i < answers->n_rows; i++) {
         const struct answer *row = &answers->rows[i];
 
-        if (row->text != NULL && (mask != 0 || strstr(err->message, row->text) == NULL)) {
+        if (row->text != NULL &&
+            (mask != row->missing || strstr(err->message, row->text) == NULL)) {
             continue;
         }
         if (row->status == err->status && (row->missing == 0 || row->missing == mask) &&

@@ -7,6 +7,9 @@
 /* Whom a rank names that has no way to know who leads its node. */
 #define OWN_LEADER "local rank 0 of this host"
 
+/* What a leader met that had none for a connection. */
+#define NO_MEMORY "Cannot allocate memory"
+
 /* Who reads, and who it is about. */
 struct sight {
     const struct judge *judge;
@@ -147,6 +150,11 @@ static void allocation_expect(struct sight *sight)
     answer_add(sight->answers, HSDP_ERR_UNAVAILABLE, 0, ANSWER_PROMPT);
     answer_add(sight->answers, HSDP_ERR_ABORTED, 0, ANSWER_PROMPT);
     death_expect(sight);
+    if (sight->is_early && sight->rank == sight->judge->trial->victim) {
+        /* It has looked for the root all the time, and says what it met. */
+        answer_add(sight->answers, HSDP_ERR_TIMEOUT, 1, ANSWER_TIMEOUT);
+        sight->answers->rows[sight->answers->n_rows - 1].text = NO_MEMORY;
+    }
 }
 
 static void kind_expect(struct sight *sight)

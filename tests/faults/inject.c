@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -24,6 +25,7 @@
 static _Thread_local struct {
     uint32_t left; /* calls until one fails; 0 = none will */
     uint32_t n_failed;
+    uint64_t failed_ns; /* when the first one did; 0 = none has */
     enum inject_what what;
     bool is_lasting;
 } plan;
@@ -44,6 +46,7 @@ void inject_arm(enum inject_what what, uint32_t nth, bool is_lasting)
     plan.what = what;
     plan.is_lasting = is_lasting;
     plan.n_failed = 0;
+    plan.failed_ns = 0;
     plan.left = nth;
 }
 
@@ -57,11 +60,18 @@ uint32_t inject_n_failed(void)
     return plan.n_failed;
 }
 
+uint64_t inject_failed_ns(void)
+{
+    return plan.failed_ns;
+}
+
 #if defined(__GLIBC__) && !IS_SANITIZED
 
 /* True when this call is to fail. */
 static bool call_fails(enum inject_what what)
 {
+    struct timespec now;
+
     if (plan.left == 0 || plan.what != what) {
         return false;
     }
@@ -70,7 +80,10 @@ static bool call_fails(enum inject_what what)
         return false;
     }
     plan.left = plan.is_lasting ? 1 : 0;
-    plan.n_failed++;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (plan.n_failed++ == 0) {
+        plan.failed_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    }
     errno = ENOMEM;
     return true;
 }

@@ -24,5 +24,7 @@ void inject_arm(enum inject_what what, uint32_t nth, bool is_lasting);
 void inject_disarm(void);
 /** How many have failed on this thread. */
 uint32_t inject_n_failed(void);
+/** When the first of them failed on this thread, by the monotonic clock; 0 = none has. */
+uint64_t inject_failed_ns(void);
 
 #endif /* FAULTS_INJECT_H */

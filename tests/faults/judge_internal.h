@@ -27,7 +27,7 @@ struct answer {
     int32_t status;
     uint64_t missing; /* mask of ranks that are named; 0 = not looked at */
     uint64_t within;  /* mask of those of which some are named; 0 = not looked at */
-    const char *text; /* what the sentence has to contain, and then nobody is named; NULL = none */
+    const char *text; /* what the sentence has to contain; then `missing` holds also when it is 0 */
     enum answer_time time;
 };
 
