@@ -564,7 +564,7 @@ START_TEST(job_connect_a_rank_that_dies_is_named)
     while (atomic_load(&death->n_here) < 3) {
         ranks_sleep_ms(1);
     }
-    ranks_sleep_ms(200); /* until they have met */
+    ranks_sleep_ms(1000); /* until they have met */
     ranks_kill(&ranks, death->victim);
     ranks_wait(&ranks);
 }
