@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control block: what the ranks of a job share besides data. */
+/* The control block: what the ranks of a node share besides data. */
 #ifndef COMM_CONTROL_H
 #define COMM_CONTROL_H
 
@@ -24,8 +24,8 @@ struct mailbox {
 };
 
 /*
- * One rank's part: but for the bell, written by that rank alone. The ranks of a node are counted by
- * their world ranks; on one host a node index and a world rank are the same number.
+ * One rank's part: but for the bell, written by that rank alone. The ranks of a node stand in the
+ * order of their world ranks, and have an index there; on one host that is the world rank itself.
  */
 struct control_rank {
     _Alignas(CONTROL_LINE_BYTES) _Atomic uint32_t bell; /* raised to wake the rank; a futex */

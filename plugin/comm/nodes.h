@@ -11,7 +11,7 @@
 
 /*
  * Rank 0, the root, holds a hub; every other leader an uplink to it: so the root sees nodes, not
- * ranks. While ranks meet, the thread that is inside of connect serves it; from nodes_relay on the
+ * ranks. While ranks meet, the thread that is inside of connect serves it; from nodes_start on the
  * watchdog does, and carries between the nodes
  *
  *   - boards of exchanges: from each leader to the root when all ranks of its node have come, and

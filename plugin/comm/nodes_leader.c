@@ -107,8 +107,7 @@ static void leader_ended(void *user, enum net_end why)
     error_set(&err, HSDP_ERR_PEER_LOST, "%speer lost: rank 0, the root, %s",
               nodes->is_relaying ? "" : "connect: ",
               why == NET_END_CLOSED ? "left the job" : net_end_text(why));
-    err.n_missing_ranks = 1;
-    err.missing_ranks[0] = 0;
+    error_missing_one(&err, 0);
     if (nodes->is_relaying) {
         nodes_raise(nodes, nodes->job->launch.rank, &err);
     } else {

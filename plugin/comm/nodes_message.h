@@ -13,14 +13,15 @@
 /*
  * Carried by net/: authenticated, whole, in order; of the root (rank 0) and one other leader.
  *
- *     leader  JOIN                 once: who it is, what all ranks must agree on
- *     leader  RANKS                whenever more ranks of its node have come
- *     both    FAILED               how the meeting, or later the job, has failed
- *     leader  EXPIRED              a deadline has passed on its node: the root says whose fault it
- * is root    WELCOME              all ranks of the world have come both    BOARD                the
- * mailboxes of an exchange: of a node; of the whole world leader  DONE                 it has the
- * board of the farewell root    PROBE                what are your ranks that have not come to this
- * exchange doing? leader  POSITIONS            that
+ *     leader  JOIN       once: who it is, and what all ranks must agree on
+ *     leader  RANKS      whenever more ranks of its node have come
+ *     both    FAILED     how the meeting, or later the job, has failed
+ *     leader  EXPIRED    a deadline has passed on its node: whose fault is it?
+ *     root    WELCOME    all ranks of the world have come
+ *     both    BOARD      the mailboxes of an exchange: of one node, and of the whole world
+ *     leader  DONE       it has the board of the farewell
+ *     root    PROBE      what are your ranks doing that have not come to this exchange?
+ *     leader  POSITIONS  the answer
  *
  * Numbers are those of the machine: the handshake of net/ refuses other byte orders.
  */

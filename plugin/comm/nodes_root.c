@@ -106,7 +106,7 @@ static void node_join(struct nodes *nodes, uint32_t index, const struct nodes_jo
     node->leader = hello.rank;
     nodes->n_heralded += hello.local_ranks;
     snprintf(node->host, sizeof(node->host), "%.*s", (int)sizeof(join->host) - 1, join->host);
-    if (rendezvous_compare(nodes->job, &nodes->own.hello, &hello, &err) != HSDP_OK) {
+    if (rendezvous_compare(&nodes->own.hello, &hello, &err) != HSDP_OK) {
         misfit_note(nodes, &err);
     }
 }
@@ -233,8 +233,7 @@ static void hub_ended(void *user, uint32_t peer, enum net_end why)
         error_set(&err, HSDP_ERR_PEER_LOST,
                   "connect: peer lost: rank %" PRIu32 " on %s, %s, before all ranks had come",
                   node->leader, node->host, net_end_text(why));
-        err.n_missing_ranks = 1;
-        err.missing_ranks[0] = node->leader;
+        error_missing_one(&err, node->leader);
         nodes_fail_own(nodes, nodes->job->launch.rank, &err);
     }
 }

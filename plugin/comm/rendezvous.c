@@ -60,10 +60,9 @@ static int32_t settings_compare(const struct wire_hello *own, const struct wire_
     return HSDP_OK;
 }
 
-int32_t rendezvous_compare(const struct hsdp_job *job, const struct wire_hello *own,
-                           const struct wire_hello *other, struct hsdp_error *reterr)
+int32_t rendezvous_compare(const struct wire_hello *own, const struct wire_hello *other,
+                           struct hsdp_error *reterr)
 {
-    (void)job;
     if (other->protocol != WIRE_PROTOCOL || other->abi_major != HSDP_ABI_MAJOR) {
         return error_set(reterr, HSDP_ERR_MISMATCH,
                          "connect: rank %" PRIu32 " speaks protocol %u of ABI %u, rank %" PRIu32

@@ -26,8 +26,8 @@ int32_t rendezvous_guest(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp
 void rendezvous_hello(const struct hsdp_job *job, struct wire_hello *ret);
 
 /** What all ranks of a world must agree on: HSDP_ERR_MISMATCH names the first difference. */
-int32_t rendezvous_compare(const struct hsdp_job *job, const struct wire_hello *own,
-                           const struct wire_hello *other, struct hsdp_error *reterr);
+int32_t rendezvous_compare(const struct wire_hello *own, const struct wire_hello *other,
+                           struct hsdp_error *reterr);
 
 /** What connections between nodes begin with: the run, whatever the attempt, and this rank. */
 void rendezvous_net_identity(const struct hsdp_job *job, struct net_identity *ret);

@@ -104,7 +104,7 @@ static void retry_pause(struct visit *visit)
 }
 
 /* HSDP_PENDING: nobody is there. */
-static int32_t root_call(struct visit *visit, struct hsdp_error *reterr)
+static int32_t leader_call(struct visit *visit, struct hsdp_error *reterr)
 {
     struct sockaddr_un address;
     socklen_t n_bytes;
@@ -153,7 +153,7 @@ static int32_t welcome_take(struct visit *visit, int fd, struct hsdp_error *rete
 }
 
 /* HSDP_PENDING: nothing more to read now. */
-static int32_t root_read(struct visit *visit, bool *ret_is_over, struct hsdp_error *reterr)
+static int32_t leader_read(struct visit *visit, bool *ret_is_over, struct hsdp_error *reterr)
 {
     struct wire_message message;
     int fd;
@@ -196,7 +196,7 @@ static int32_t root_read(struct visit *visit, bool *ret_is_over, struct hsdp_err
 }
 
 /* Stays with the leader until it says how it ended. HSDP_PENDING: it was not meant; look again. */
-static int32_t root_hear(struct visit *visit, struct hsdp_error *reterr)
+static int32_t leader_hear(struct visit *visit, struct hsdp_error *reterr)
 {
     bool is_over = false;
     int32_t status = HSDP_OK;
@@ -213,7 +213,7 @@ static int32_t root_hear(struct visit *visit, struct hsdp_error *reterr)
             return status;
         }
         poll(polls, 3, visit_left_ms(visit, 500));
-        status = root_read(visit, &is_over, reterr);
+        status = leader_read(visit, &is_over, reterr);
         if (status < 0) {
             return status;
         }
@@ -225,7 +225,7 @@ static int32_t root_hear(struct visit *visit, struct hsdp_error *reterr)
 }
 
 /* The leader is told why this rank goes, so that all hear it. */
-static void root_warn(struct visit *visit, const struct hsdp_error *err)
+static void leader_warn(struct visit *visit, const struct hsdp_error *err)
 {
     struct wire_message message = {.kind = WIRE_FAILED};
 
@@ -248,7 +248,7 @@ static void welcome_share(struct visit *visit)
     bool is_over = visit->fd < 0;
 
     while (!is_over && poll(&answer, 1, clock_left_ms(until_ns, WELCOME_MS)) > 0) {
-        root_read(visit, &is_over, &unheard);
+        leader_read(visit, &is_over, &unheard);
     }
     failure_share(visit->job);
 }
@@ -269,10 +269,10 @@ int32_t rendezvous_guest(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp
             visit.is_unpublished = status == HSDP_PENDING;
         }
         if (status == HSDP_OK) {
-            status = root_call(&visit, reterr);
+            status = leader_call(&visit, reterr);
         }
         if (status == HSDP_OK) {
-            status = root_hear(&visit, reterr);
+            status = leader_hear(&visit, reterr);
         }
         if (status == HSDP_PENDING) {
             visit_close(&visit);
@@ -281,7 +281,7 @@ int32_t rendezvous_guest(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp
     }
     if (status != HSDP_OK) {
         status = rendezvous_end(job, visit.reporter, reterr);
-        root_warn(&visit, reterr);
+        leader_warn(&visit, reterr);
         welcome_share(&visit);
     }
     visit_close(&visit);

@@ -119,7 +119,7 @@ static int32_t hello_check(struct meeting *meeting, const struct guest *guest,
     const struct wire_hello *own = &meeting->own;
     const struct guest *earlier = guest_of(meeting, hello);
     bool is_leader = hello->rank == own->rank || hello->local_rank == own->local_rank;
-    int32_t status = rendezvous_compare(meeting->job, own, hello, reterr);
+    int32_t status = rendezvous_compare(own, hello, reterr);
 
     if (status != HSDP_OK) {
         return status;
@@ -415,7 +415,7 @@ static int by_rank(const void *left, const void *right)
     return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
-/* The ranks of this node, counted by their world ranks. */
+/* The ranks of this node, in the order of their world ranks. */
 static void control_fill(struct meeting *meeting, struct control *control)
 {
     struct hsdp_job *job = meeting->job;

@@ -58,7 +58,7 @@ static int32_t verdict_raise(struct hsdp_job *job, const struct wait *wait, uint
  * All of this node have come: the root finds out who of the others has not, and fails the job with
  * that. It has a moment for it. HSDP_PENDING: there is no answer.
  */
-static int32_t others_ask(struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns)
+static int32_t others_ask(struct hsdp_job *job, uint64_t waited_ns)
 {
     struct control_rank *own = &atomic_load(&job->control)->ranks[job->node_index];
     uint64_t now_ns = clock_now_ns();
@@ -69,7 +69,6 @@ static int32_t others_ask(struct hsdp_job *job, const struct wait *wait, uint64_
         atomic_store(&own->expired_exchange, job->n_exchanges);
         nodes_kick(job);
     }
-    (void)wait;
     return now_ns < job->asked_ns + ANSWER_MS * NS_PER_MS ? HSDP_OK : HSDP_PENDING;
 }
 
@@ -123,7 +122,7 @@ static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint
     uint64_t missing;
 
     if (misses_others(wait) && missing_ranks(wait) == 0) {
-        return others_ask(job, wait, waited_ns) == HSDP_OK
+        return others_ask(job, waited_ns) == HSDP_OK
                    ? HSDP_OK
                    : root_blame(job, wait, waited_ns, reterr);
     }

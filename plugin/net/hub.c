@@ -20,7 +20,6 @@
 #define EVENT_BATCH        256
 #define MAX_BATCHES        16u  /* of one hub_serve */
 #define OTHER_DESCRIPTORS  256u /* of the host and of us, beside the connections */
-#define LISTENER_MARK      (UINT64_C(1) << 32)
 
 static int32_t spec_check(const struct hub_spec *spec, struct hsdp_error *reterr)
 {
@@ -69,7 +68,7 @@ static bool listeners_watch(struct hub *hub, int operation)
     bool is_done = true;
 
     for (uint32_t i = 0; i < hub->listeners.n; i++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.u64 = LISTENER_MARK + i};
+        struct epoll_event event = {.events = EPOLLIN, .data.u64 = HUB_LISTENER_MARK + i};
 
         is_done =
             epoll_ctl(hub->epoll_fd, operation, hub->listeners.fds[i], &event) == 0 && is_done;
@@ -202,8 +201,8 @@ static void events_handle(struct hub *hub, const struct epoll_event *events, int
         uint64_t mark = events[i].data.u64;
         struct guest *guest;
 
-        if (mark >= LISTENER_MARK) {
-            guests_accept(hub, hub->listeners.fds[mark - LISTENER_MARK]);
+        if (mark >= HUB_LISTENER_MARK) {
+            guests_accept(hub, hub->listeners.fds[mark - HUB_LISTENER_MARK]);
             continue;
         }
         guest = guest_find(hub, mark); /* an earlier event may have ended it */

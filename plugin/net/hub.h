@@ -78,8 +78,7 @@ uint16_t hub_port(const struct hub *hub);
  */
 void hub_stop_listening(struct hub *hub);
 
-/** A descriptor to poll for reading: readable when hub_serve has something to do. Not to be read.
- */
+/** A descriptor to poll: readable when hub_serve has something to do. Not to be read. */
 int hub_fd(const struct hub *hub);
 
 /** hub_serve is due at this time of clock_now_ns at the latest; UINT64_MAX = never. */

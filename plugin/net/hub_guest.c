@@ -122,7 +122,7 @@ static void accept_fail(struct hub *hub)
         return;
     }
     for (uint32_t i = 0; i < hub->listeners.n; i++) {
-        nothing.data.u64 = (UINT64_C(1) << 32) + i;
+        nothing.data.u64 = HUB_LISTENER_MARK + i;
         epoll_ctl(hub->epoll_fd, EPOLL_CTL_MOD, hub->listeners.fds[i], &nothing);
     }
     hub->listen_again_ns = clock_now_ns() + DEAF_NS;

@@ -9,6 +9,9 @@
 
 #define HUB_NOBODY UINT32_MAX
 
+/* What epoll says of the first listener; of guests it says their numbers. */
+#define HUB_LISTENER_MARK (UINT64_C(1) << 32)
+
 enum guest_state {
     GUEST_STRANGER, /* has proved nothing */
     GUEST_PROVED,   /* holds the token, and may not know yet that it is let in */

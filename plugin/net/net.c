@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Net: how connections end, in words. */
+/* Net: how often connections beat, and in words how they end. */
 #include "net/net.h"
 
 #define BEAT_NS_OF_ONE   UINT64_C(100000) /* 10,000 beats a second at most, each way */

@@ -53,7 +53,7 @@ void uplink_close(struct uplink *uplink);
 /** uplink_close in a child after fork: closes its copies and frees; the hub notices nothing. */
 void uplink_close_in_child(struct uplink *uplink);
 
-/** A descriptor to poll for reading: readable when uplink_serve has something to do. */
+/** A descriptor to poll: readable when uplink_serve has something to do. Not to be read. */
 int uplink_fd(const struct uplink *uplink);
 
 /** uplink_serve is due at this time of clock_now_ns at the latest; UINT64_MAX = never. */
@@ -84,9 +84,8 @@ void uplink_set_silence(struct uplink *uplink, uint64_t silence_ns, uint64_t bea
 enum uplink_state uplink_state(const struct uplink *uplink);
 
 /**
- * What the tries of each address met, for a sentence; a refusal counts more than what came later:
- * "127.0.0.1:29500: connection refused;
- * [::1]:29501: it has another token". "" when nothing was tried yet.
+ * What the tries of each address met, for a sentence; a refusal counts more than what came later.
+ * "127.0.0.1:29500: connection refused; [::1]:29501: it has another token"; "" = no try yet.
  */
 void uplink_trouble(const struct uplink *uplink, char *ret_text, size_t max_bytes);
 

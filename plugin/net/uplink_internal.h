@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Uplink: what its two files share, the link (uplink.c) and where it may lead (uplink_targets.c).
- */
+/* Uplink: what its files share, the link (uplink.c) and where it leads (uplink_targets.c). */
 #ifndef NET_UPLINK_INTERNAL_H
 #define NET_UPLINK_INTERNAL_H
 
@@ -74,6 +73,7 @@ void target_skip(const struct uplink *uplink, struct target *target);
 
 /** With its port; false: there is none. */
 bool target_address(const struct uplink *uplink, const struct target *target, struct address *ret);
+
 /** Keeps what a try has met; why a hub refused stays known, though it may not be there any more. */
 void target_note(struct uplink *uplink, enum try_outcome outcome, uint32_t detail);
 
