@@ -75,7 +75,7 @@ START_TEST(launch_identity_check_names_the_first_field_that_differs)
     identity_read(&launch, &root);
     setenv(changes[_i].name, changes[_i].value, 1);
     identity_read(&launch, &other);
-    ck_assert_int_eq(launch_identity_check(&root, &other, 5, &err), HSDP_ERR_MISMATCH);
+    ck_assert_int_eq(launch_identity_check(&root, 0, &other, 5, &err), HSDP_ERR_MISMATCH);
     ck_assert_str_eq(err.message, changes[_i].sentence);
     launch_identity_hash(&root, root_hex);
     launch_identity_hash(&other, other_hex);
@@ -103,7 +103,7 @@ START_TEST(launch_identity_check_of_equal_ones_is_ok)
     }
     identity_read(&launch, &other);
     ck_assert_int_eq(launch_identity_compare(&root, &other), LAUNCH_N_FIELDS);
-    ck_assert_int_eq(launch_identity_check(&root, &other, 5, NULL), HSDP_OK);
+    ck_assert_int_eq(launch_identity_check(&root, 0, &other, 5, NULL), HSDP_OK);
     launch_identity_hash(&root, hex[0]);
     launch_identity_hash(&other, hex[1]);
     ck_assert_str_eq(hex[0], hex[1]);
@@ -199,14 +199,14 @@ END_TEST
 /* What came over a wire need not end. */
 START_TEST(launch_identity_check_of_values_without_end_stays_inside)
 {
-    struct launch_identity root;
+    struct launch_identity own;
     struct launch_identity other;
     struct hsdp_error err = HSDP_ERROR_INIT;
 
-    memset(&root, 0, sizeof(root));
+    memset(&own, 0, sizeof(own));
     memset(&other, 'x', sizeof(other));
-    ck_assert_int_eq(launch_identity_check(&root, &other, 1, &err), HSDP_ERR_MISMATCH);
-    ck_assert_ptr_nonnull(strstr(err.message, "HSDP_RUN_ID is not set on rank 0, \"xxx"));
+    ck_assert_int_eq(launch_identity_check(&own, 4, &other, 1, &err), HSDP_ERR_MISMATCH);
+    ck_assert_ptr_nonnull(strstr(err.message, "HSDP_RUN_ID is not set on rank 4, \"xxx"));
 }
 END_TEST
 

@@ -59,7 +59,7 @@ struct cancelled {
     uint64_t last;
 };
 
-struct communicator; /* group_area.h */
+struct communicator; /* group_internal.h */
 struct nodes;        /* nodes.h */
 struct watchdog;     /* watchdog_internal.h */
 

@@ -117,12 +117,12 @@ enum launch_field launch_identity_compare(const struct launch_identity *left,
                                           const struct launch_identity *right);
 
 /**
- * Says in one sentence how the identity of `rank` differs from that of rank 0: HSDP_ERR_MISMATCH
- * with both values, and for a field of the attempt that one of them is a survivor. HSDP_OK when
- * they are equal. Texts that came from elsewhere need not end.
+ * Says in one sentence how the identity of another rank differs from that of the one that asks:
+ * HSDP_ERR_MISMATCH with both values, and for a field of the attempt that one of them is a
+ * survivor. HSDP_OK when they are equal. Texts that came from elsewhere need not end.
  */
-int32_t launch_identity_check(const struct launch_identity *root,
-                              const struct launch_identity *other, uint32_t rank,
+int32_t launch_identity_check(const struct launch_identity *own, uint32_t own_rank,
+                              const struct launch_identity *other, uint32_t other_rank,
                               struct hsdp_error *reterr);
 
 #endif /* COMM_LAUNCH_H */

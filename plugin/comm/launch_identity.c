@@ -173,27 +173,27 @@ static void value_write(const char value[LAUNCH_VALUE_BYTES], char *ret_text, si
     }
 }
 
-int32_t launch_identity_check(const struct launch_identity *root,
-                              const struct launch_identity *other, uint32_t rank,
+int32_t launch_identity_check(const struct launch_identity *own, uint32_t own_rank,
+                              const struct launch_identity *other, uint32_t other_rank,
                               struct hsdp_error *reterr)
 {
-    enum launch_field field = launch_identity_compare(root, other);
-    char root_text[LAUNCH_VALUE_BYTES + 3];
+    enum launch_field field = launch_identity_compare(own, other);
+    char own_text[LAUNCH_VALUE_BYTES + 3];
     char other_text[LAUNCH_VALUE_BYTES + 3];
 
     if (field == LAUNCH_N_FIELDS) {
         return HSDP_OK;
     }
-    value_write(root->values[field], root_text, sizeof(root_text));
+    value_write(own->values[field], own_text, sizeof(own_text));
     value_write(other->values[field], other_text, sizeof(other_text));
     if (field >= LAUNCH_FIRST_ATTEMPT) {
         return error_set(reterr, HSDP_ERR_MISMATCH,
-                         "connect: rank %" PRIu32 " is of attempt %s, rank 0 of attempt %s (%s): "
-                         "a process of the earlier attempt is still there",
-                         rank, other_text, root_text, fields[field].name);
+                         "connect: rank %" PRIu32 " is of attempt %s, rank %" PRIu32
+                         " of attempt %s (%s): a process of the earlier attempt is still there",
+                         other_rank, other_text, own_rank, own_text, fields[field].name);
     }
     return error_set(reterr, HSDP_ERR_MISMATCH,
-                     "connect: %s is %s on rank 0, %s on rank %" PRIu32
+                     "connect: %s is %s on rank %" PRIu32 ", %s on rank %" PRIu32
                      ": they are of different runs",
-                     fields[field].name, root_text, other_text, rank);
+                     fields[field].name, own_text, own_rank, other_text, other_rank);
 }

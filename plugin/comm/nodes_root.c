@@ -187,7 +187,7 @@ static bool is_survivor(struct nodes *nodes, uint32_t index, uint32_t kind, cons
         return false;
     }
     memcpy(&join, bytes, sizeof(join));
-    if (launch_identity_check(&nodes->own.hello.run, &join.hello.run, join.hello.rank, &err) ==
+    if (launch_identity_check(&nodes->own.hello.run, 0, &join.hello.run, join.hello.rank, &err) ==
         HSDP_OK) {
         return false;
     }

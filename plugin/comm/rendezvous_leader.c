@@ -161,8 +161,8 @@ static bool is_survivor(struct meeting *meeting, struct guest *guest,
 {
     struct wire_message message = {.kind = WIRE_FAILED, .rank = meeting->own.rank};
 
-    if (launch_identity_check(&meeting->own.run, &hello->run, hello->rank, &message.error) ==
-        HSDP_OK) {
+    if (launch_identity_check(&meeting->own.run, meeting->own.rank, &hello->run, hello->rank,
+                              &message.error) == HSDP_OK) {
         return false;
     }
     error_where(&message.error, "connect", NULL, NULL);
