@@ -4,14 +4,12 @@
 
 #include <time.h>
 
-#define NS_PER_MS UINT64_C(1000000)
-
 uint64_t clock_now_ns(void)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000u * NS_PER_MS + (uint64_t)now.tv_nsec;
+    return (uint64_t)now.tv_sec * 1000u * CLOCK_NS_PER_MS + (uint64_t)now.tv_nsec;
 }
 
 int64_t clock_wall_offset_ns(void)
@@ -19,7 +17,7 @@ int64_t clock_wall_offset_ns(void)
     struct timespec wall;
 
     clock_gettime(CLOCK_REALTIME, &wall);
-    return (int64_t)wall.tv_sec * 1000 * (int64_t)NS_PER_MS + wall.tv_nsec -
+    return (int64_t)wall.tv_sec * 1000 * (int64_t)CLOCK_NS_PER_MS + wall.tv_nsec -
            (int64_t)clock_now_ns();
 }
 
@@ -27,10 +25,10 @@ uint64_t clock_deadline_ns(uint64_t ms)
 {
     uint64_t now = clock_now_ns();
 
-    if (ms > (UINT64_MAX - now) / NS_PER_MS) {
+    if (ms > (UINT64_MAX - now) / CLOCK_NS_PER_MS) {
         return UINT64_MAX;
     }
-    return now + ms * NS_PER_MS;
+    return now + ms * CLOCK_NS_PER_MS;
 }
 
 int clock_left_ms(uint64_t deadline_ns, int max_ms)
@@ -41,6 +39,6 @@ int clock_left_ms(uint64_t deadline_ns, int max_ms)
     if (deadline_ns <= now) {
         return 0;
     }
-    left_ms = (deadline_ns - now - 1) / NS_PER_MS + 1;
+    left_ms = (deadline_ns - now - 1) / CLOCK_NS_PER_MS + 1;
     return left_ms > (uint64_t)max_ms ? max_ms : (int)left_ms;
 }

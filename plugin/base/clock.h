@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#define CLOCK_NS_PER_MS UINT64_C(1000000)
+
 /** Now, nanoseconds of CLOCK_MONOTONIC. */
 uint64_t clock_now_ns(void);
 

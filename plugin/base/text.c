@@ -10,6 +10,14 @@
 
 #include "base/error.h"
 
+uint64_t text_hash(uint64_t hash, const char *text)
+{
+    for (const char *c = text; *c != '\0'; c++) {
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
 void text_fini(struct text *text)
 {
     free(text->chars);

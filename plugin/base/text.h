@@ -24,6 +24,11 @@ struct text {
 void text_fini(struct text *text);
 void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+#define TEXT_HASH_BASIS UINT64_C(0xcbf29ce484222325)
+
+/** Goes on with a hash (FNV-1a) by the bytes of a text, without its NUL. */
+uint64_t text_hash(uint64_t hash, const char *text);
+
 /* JSON: commas are placed by these calls; key is NULL inside arrays and at the top. */
 void json_open(struct text *text, const char *key, char bracket); /* '{' or '[' */
 void json_close(struct text *text, char bracket);                 /* '}' or ']' */

@@ -81,16 +81,6 @@ void flight_own_write(const struct hsdp_job *job, uint64_t max_records, struct t
     rank_write(job, control, own_index(job, control), max_records, text);
 }
 
-static uint64_t identity_hash(const struct hsdp_job *job)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-    for (const char *c = job->identity == NULL ? "" : job->identity; *c != '\0'; c++) {
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3); /* FNV-1a */
-    }
-    return hash;
-}
-
 /* How it is with a rank is read by whoever writes, who may be another one. */
 static void content_write(struct hsdp_job *job, struct control *control, uint32_t index,
                           const char *state, struct text *text)
@@ -99,7 +89,8 @@ static void content_write(struct hsdp_job *job, struct control *control, uint32_
     char identity[20];
 
     gethostname(hostname, sizeof(hostname) - 1);
-    snprintf(identity, sizeof(identity), "%016" PRIx64, identity_hash(job));
+    snprintf(identity, sizeof(identity), "%016" PRIx64,
+             text_hash(TEXT_HASH_BASIS, job->identity == NULL ? "" : job->identity));
     json_open(text, NULL, '{');
     json_string(text, "format", "hsdp-flight");
     json_uint(text, "version", 1);

@@ -13,16 +13,6 @@
 
 /* --------------------------------------------------------------------------------- create */
 
-static uint64_t name_hash(const char *name)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-    for (const char *c = name; *c != '\0'; c++) {
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3); /* FNV-1a */
-    }
-    return hash;
-}
-
 static int32_t members_fill(struct hsdp_group *group, const struct hsdp_mesh *mesh,
                             const char *text, struct hsdp_error *reterr)
 {
@@ -134,7 +124,7 @@ int32_t group_create(struct hsdp_job *job, const struct hsdp_mesh *mesh,
         group_free(group);
         return status;
     }
-    group->name_hash = name_hash(group->name);
+    group->name_hash = text_hash(TEXT_HASH_BASIS, group->name);
     group->instance = instance_next(job, group);
     counters_register(group);
     job_ref(job);

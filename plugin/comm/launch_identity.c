@@ -9,8 +9,6 @@
 #include "base/settings.h"
 #include "comm/launch_internal.h"
 
-#define FNV_BASIS UINT64_C(0xcbf29ce484222325)
-#define FNV_PRIME UINT64_C(0x100000001b3)
 #define BEGIN_MAX 40 /* bytes that are kept of a value that is too long */
 
 /* The bit of a launcher. */
@@ -39,14 +37,6 @@ static const struct {
     [LAUNCH_SLURM_ATTEMPT] = {"SLURM_RESTART_COUNT", OF(LAUNCHER_SLURM)},
 };
 
-static uint64_t text_hash(uint64_t hash, const char *text)
-{
-    for (const char *c = text; *c != '\0'; c++) {
-        hash = (hash ^ (unsigned char)*c) * FNV_PRIME; /* FNV-1a */
-    }
-    return hash;
-}
-
 const char *launch_field_name(enum launch_field field)
 {
     return fields[field].name;
@@ -60,7 +50,7 @@ static void value_put(char ret_value[LAUNCH_VALUE_BYTES], const char *text)
         snprintf(ret_value, LAUNCH_VALUE_BYTES, "%s", text);
     } else {
         snprintf(ret_value, LAUNCH_VALUE_BYTES, "%.*s...#%016" PRIx64, BEGIN_MAX, text,
-                 text_hash(FNV_BASIS, text));
+                 text_hash(TEXT_HASH_BASIS, text));
     }
 }
 
@@ -128,8 +118,8 @@ int32_t launch_identity_read(const struct launch *launch, struct launch_identity
 
 void launch_identity_hash(const struct launch_identity *identity, char ret_hex[LAUNCH_HEX_BYTES])
 {
-    uint64_t low = FNV_BASIS;
-    uint64_t high = FNV_BASIS ^ UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t low = TEXT_HASH_BASIS;
+    uint64_t high = TEXT_HASH_BASIS ^ UINT64_C(0x9e3779b97f4a7c15);
 
     for (uint32_t field = 0; field < LAUNCH_N_FIELDS; field++) {
         low = text_hash(text_hash(low, identity->values[field]), "\n");

@@ -197,7 +197,7 @@ void leader_expire(struct nodes *nodes)
 void leader_step(struct nodes *nodes)
 {
     if (nodes->status == HSDP_PENDING && nodes->expired_ns != 0 &&
-        clock_now_ns() >= nodes->expired_ns + ANSWER_MS * UINT64_C(1000000)) {
+        clock_now_ns() >= nodes->expired_ns + ANSWER_MS * CLOCK_NS_PER_MS) {
         expiry_give(nodes);
     }
 }

@@ -238,7 +238,7 @@ static void verdict_give(struct nodes *nodes)
               verdict->text);
     rank_set_blame(&verdict->missing, &err);
     error_where(&err, verdict->cause.operation, NULL, NULL);
-    err.waited_ms = verdict->cause.waited_ns / 1000000u;
+    err.waited_ms = verdict->cause.waited_ns / CLOCK_NS_PER_MS;
     nodes_raise(nodes, verdict->cause.rank, &err);
 }
 

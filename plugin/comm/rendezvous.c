@@ -84,7 +84,7 @@ void rendezvous_net_identity(const struct hsdp_job *job, struct net_identity *re
 {
     struct launch_identity run = job->run;
     char hex[LAUNCH_HEX_BYTES];
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = text_hash(TEXT_HASH_BASIS, job->name);
 
     memset(ret, 0, sizeof(*ret));
     ret->rank = job->launch.rank;
@@ -101,9 +101,6 @@ void rendezvous_net_identity(const struct hsdp_job *job, struct net_identity *re
         sscanf(hex + (size_t)2 * i, "%2x", &byte);
         ret->job[i] = (uint8_t)byte;
     }
-    for (const char *c = job->name; *c != '\0'; c++) {
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3); /* FNV-1a */
-    }
     for (uint32_t i = 0; i < sizeof(hash); i++) {
         ret->job[i] ^= (uint8_t)(hash >> 8 * i);
     }
@@ -116,7 +113,7 @@ uint64_t rendezvous_limit_ms(const struct hsdp_job *job)
 
 uint64_t rendezvous_silence_ns(const struct hsdp_job *job)
 {
-    return atomic_load(&job->silence_ms) * UINT64_C(1000000);
+    return atomic_load(&job->silence_ms) * CLOCK_NS_PER_MS;
 }
 
 int32_t rendezvous_end(struct hsdp_job *job, uint32_t reporter, struct hsdp_error *err)

@@ -13,8 +13,6 @@
 #include "comm/verdict.h"
 #include "comm/watchdog.h"
 
-#define NS_PER_MS UINT64_C(1000000)
-
 /* How often peers and deadlines are looked at: a death is known to all soon after this. */
 #define LOOK_MS 50
 
@@ -49,7 +47,7 @@ static int32_t verdict_raise(struct hsdp_job *job, const struct wait *wait, uint
     error_where(err, wait->operation, wait->group, wait->unit);
     err->sequence = wait->sequence;
     err->ticket = wait->ticket;
-    err->waited_ms = waited_ns / NS_PER_MS;
+    err->waited_ms = waited_ns / CLOCK_NS_PER_MS;
     failure_raise(job, err);
     return failure_tell(job, reterr);
 }
@@ -69,7 +67,7 @@ static int32_t others_ask(struct hsdp_job *job, uint64_t waited_ns)
         atomic_store(&own->expired_exchange, job->n_exchanges);
         nodes_kick(job);
     }
-    return now_ns < job->asked_ns + ANSWER_MS * NS_PER_MS ? HSDP_OK : HSDP_PENDING;
+    return now_ns < job->asked_ns + ANSWER_MS * CLOCK_NS_PER_MS ? HSDP_OK : HSDP_PENDING;
 }
 
 static bool misses_others(const struct wait *wait)
@@ -122,9 +120,8 @@ static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint
     uint64_t missing;
 
     if (misses_others(wait) && missing_ranks(wait) == 0) {
-        return others_ask(job, waited_ns) == HSDP_OK
-                   ? HSDP_OK
-                   : root_blame(job, wait, waited_ns, reterr);
+        return others_ask(job, waited_ns) == HSDP_OK ? HSDP_OK
+                                                     : root_blame(job, wait, waited_ns, reterr);
     }
     verdict_operation(wait, text, sizeof(text));
     n_bytes = strlen(text);
@@ -208,7 +205,7 @@ static uint64_t timeout_ns(const struct hsdp_job *job)
 {
     uint64_t ms = job_timeout_ms(job);
 
-    return ms > UINT64_MAX / NS_PER_MS ? UINT64_MAX : ms * NS_PER_MS;
+    return ms > UINT64_MAX / CLOCK_NS_PER_MS ? UINT64_MAX : ms * CLOCK_NS_PER_MS;
 }
 
 /* One wait that began at start_ns; its deadline is put off by the time that the host was away. */
@@ -228,7 +225,7 @@ static int32_t wait_judge(struct hsdp_job *job, const struct wait *wait, uint64_
         return loss_raise(job, wait, lost, waited_ns, reterr);
     }
     if (wait->check != NULL && wait->check(wait->user, &err) != HSDP_OK) {
-        err.waited_ms = waited_ns / NS_PER_MS;
+        err.waited_ms = waited_ns / CLOCK_NS_PER_MS;
         failure_raise(job, &err);
         return failure_tell(job, reterr);
     }
@@ -307,7 +304,7 @@ int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct h
     if (waiting->give_up_ns == 0) {
         watch_tell(job, waiting, look.now_ns);
     }
-    look.wake_ns = look.now_ns + LOOK_MS * NS_PER_MS;
+    look.wake_ns = look.now_ns + LOOK_MS * CLOCK_NS_PER_MS;
     for (struct work *work = job->first_work; work != NULL; work = work->next) {
         const struct wait *wait = work->blocker(work);
 

@@ -16,8 +16,6 @@
 #include "comm/job_internal.h"
 #include "comm/watchdog_internal.h"
 
-#define NS_PER_MS UINT64_C(1000000)
-
 /* Only touched pages count. A callback of the host has to fit, and the variables that libraries
  * have per thread, which the C library takes from here. */
 #define STACK_BYTES (512u * 1024u)
@@ -99,7 +97,7 @@ static void polls_wait(struct watchdog *dog)
  * two periods is one in which the process was stopped. */
 static void time_take(struct watchdog *dog)
 {
-    const uint64_t max_gap_ns = 2u * WATCHDOG_PERIOD_MS * NS_PER_MS;
+    const uint64_t max_gap_ns = 2u * WATCHDOG_PERIOD_MS * CLOCK_NS_PER_MS;
     uint64_t now_ns = clock_now_ns();
     uint64_t gap_ns = now_ns - dog->now_ns;
 

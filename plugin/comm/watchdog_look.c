@@ -11,14 +11,12 @@
 #include "comm/watchdog_internal.h"
 #include "comm/words.h"
 
-#define NS_PER_MS UINT64_C(1000000)
-
 /* How long a call goes first with what it can say better. */
-#define GRACE_NS (100u * NS_PER_MS)
+#define GRACE_NS (100u * CLOCK_NS_PER_MS)
 /* Likewise for the operations of other ranks that wait for a host that stands still. */
 #define HEARTBEAT_GRACE_MS 500u
 /* A beat that is so late makes others look whether the process is stopped. */
-#define LATE_NS (4u * WATCHDOG_PERIOD_MS * NS_PER_MS)
+#define LATE_NS (4u * WATCHDOG_PERIOD_MS * CLOCK_NS_PER_MS)
 /* Where only the process table tells who has ended, it is read every so many looks. */
 #define LOOKS_PER_TABLE 5u
 
@@ -28,7 +26,7 @@ static void verdict_record(struct watchdog *dog, const char *operation, uint64_t
 {
     error_where(err, operation, NULL, NULL);
     error_missing(dog->job, err, missing);
-    err->waited_ms = waited_ns / NS_PER_MS;
+    err->waited_ms = waited_ns / CLOCK_NS_PER_MS;
     failure_record(dog->job, dog->job->launch.rank, err);
 }
 
@@ -146,8 +144,8 @@ static void host_judge(struct watchdog *dog)
     if (is_inside || n_moves != dog->n_moves) {
         dog->n_moves = n_moves;
         dog->moved_ns = dog->awake_ns;
-    } else if (idle_ns / NS_PER_MS > HEARTBEAT_GRACE_MS &&
-               idle_ns / NS_PER_MS - HEARTBEAT_GRACE_MS >= atomic_load(&job->idle_limit_ms)) {
+    } else if (idle_ns / CLOCK_NS_PER_MS > HEARTBEAT_GRACE_MS &&
+               idle_ns / CLOCK_NS_PER_MS - HEARTBEAT_GRACE_MS >= atomic_load(&job->idle_limit_ms)) {
         heartbeat_record(dog, idle_ns);
     }
 }
@@ -179,7 +177,7 @@ static void beats_judge(struct watchdog *dog)
             dog->beat_ns[rank] = dog->awake_ns;
         } else if (stuck_ns >= LATE_NS && process_is_stopped(control->ranks[rank].pid)) {
             dog->beat_ns[rank] = dog->awake_ns; /* and it has as long again when it goes on */
-        } else if (stuck_ns / NS_PER_MS >= atomic_load(&job->heartbeat_ms)) {
+        } else if (stuck_ns / CLOCK_NS_PER_MS >= atomic_load(&job->heartbeat_ms)) {
             stuck_set(&err, rank, stuck_ns);
             verdict_record(dog, "heartbeat", UINT64_C(1) << rank, stuck_ns, &err);
             return;
@@ -189,7 +187,7 @@ static void beats_judge(struct watchdog *dog)
 
 int32_t watchdog_check(struct hsdp_job *job, uint64_t now_ns, struct hsdp_error *reterr)
 {
-    const uint64_t max_gap_ns = 2u * WATCHDOG_PERIOD_MS * NS_PER_MS;
+    const uint64_t max_gap_ns = 2u * WATCHDOG_PERIOD_MS * CLOCK_NS_PER_MS;
     struct control *control = atomic_load(&job->control);
     uint64_t gap_ns = now_ns - job->beat_look_ns;
     struct hsdp_error err;
@@ -205,13 +203,13 @@ int32_t watchdog_check(struct hsdp_job *job, uint64_t now_ns, struct hsdp_error 
         job->beat = beat;
         job->beatless_ns = 0;
     }
-    if (job->beatless_ns / NS_PER_MS < atomic_load(&job->heartbeat_ms)) {
+    if (job->beatless_ns / CLOCK_NS_PER_MS < atomic_load(&job->heartbeat_ms)) {
         return HSDP_OK;
     }
     stuck_set(&err, job->launch.rank, job->beatless_ns);
     error_where(&err, "heartbeat", NULL, NULL);
     error_missing(job, &err, UINT64_C(1) << job->node_index);
-    err.waited_ms = job->beatless_ns / NS_PER_MS;
+    err.waited_ms = job->beatless_ns / CLOCK_NS_PER_MS;
     failure_raise(job, &err);
     return failure_tell(job, reterr);
 }

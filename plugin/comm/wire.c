@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 const char *const wire_setting_keys[WIRE_SETTINGS] = {
     "backend",
     "nccl_timeout_seconds",
@@ -18,17 +20,9 @@ const char *const wire_setting_keys[WIRE_SETTINGS] = {
     "flight_records",
 };
 
-static uint64_t text_hash(uint64_t hash, const char *text)
-{
-    for (const char *c = text; *c != '\0'; c++) {
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3); /* FNV-1a */
-    }
-    return hash;
-}
-
 socklen_t wire_address(const char *identity, const char *name, struct sockaddr_un *ret)
 {
-    uint64_t low = text_hash(text_hash(UINT64_C(0xcbf29ce484222325), identity), name);
+    uint64_t low = text_hash(text_hash(TEXT_HASH_BASIS, identity), name);
     uint64_t high = text_hash(text_hash(low ^ UINT64_C(0x9e3779b97f4a7c15), name), identity);
     int n_bytes;
 

@@ -15,7 +15,6 @@
 #define MAX_READS       8u /* of one link at a time: others have something to say, too */
 #define QUEUED_MESSAGES 4u
 #define QUEUED_BYTES    4096u /* beside them: for beats and short messages */
-#define NS_PER_MS       UINT64_C(1000000)
 #define MIN_USER_MS     1000u
 
 int link_socket(int family)
@@ -26,7 +25,7 @@ int link_socket(int family)
 /* Best effort: beats find what these do not. */
 void link_tune(int fd, uint64_t silence_ns)
 {
-    uint64_t limit_ms = silence_ns / NS_PER_MS;
+    uint64_t limit_ms = silence_ns / CLOCK_NS_PER_MS;
     unsigned user_ms = limit_ms > INT32_MAX ? INT32_MAX : (unsigned)limit_ms;
     int one = 1;
 

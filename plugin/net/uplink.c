@@ -19,7 +19,6 @@
 #define LEAVE_LIMIT_NS   UINT64_C(5000000000)
 #define PAUSE_MS         50u /* at most, after the first round of tries; then longer */
 #define PAUSE_MAX_MS     500u
-#define NS_PER_MS        UINT64_C(1000000)
 #define MAX_TRIES        64u /* of one uplink_serve: connections that are refused at once */
 #define MAX_EVENTS       (1 + NET_MAX_HOSTS)
 #define LINK_MARK        0u /* hosts have the others */
@@ -145,7 +144,7 @@ static void round_end(struct uplink *uplink)
 {
     uint32_t pause_ms = 1 + randombytes_uniform(uplink->pause_ms);
 
-    uplink->resume_ns = clock_now_ns() + pause_ms * NS_PER_MS;
+    uplink->resume_ns = clock_now_ns() + pause_ms * CLOCK_NS_PER_MS;
     uplink->pause_ms = 2 * uplink->pause_ms < PAUSE_MAX_MS ? 2 * uplink->pause_ms : PAUSE_MAX_MS;
     if (uplink->has_waited && uplink->try_limit_ns < TRY_LIMIT_MAX_NS) {
         uplink->try_limit_ns *= 2;

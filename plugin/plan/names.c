@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text.h"
 
 #define FIRST_CAPACITY 64u
 
@@ -21,17 +22,6 @@ struct names {
     uint64_t capacity; /* a power of two */
     uint64_t n_entries;
 };
-
-/* FNV-1a. */
-static uint64_t name_hash(const char *name)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-    for (const char *c = name; *c != '\0'; c++) {
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-    }
-    return hash;
-}
 
 /* The entry of a name, or the free one where it belongs. */
 static struct entry *entry_find(const struct names *names, const char *name, uint64_t hash)
@@ -96,7 +86,7 @@ int32_t names_reserve(struct names *names, struct hsdp_error *reterr)
 
 void names_add(struct names *names, const char *name, uint32_t index)
 {
-    uint64_t hash = name_hash(name);
+    uint64_t hash = text_hash(TEXT_HASH_BASIS, name);
     struct entry *entry = entry_find(names, name, hash);
 
     assert(entry->name == NULL && names->n_entries * 2 < names->capacity);
@@ -106,7 +96,7 @@ void names_add(struct names *names, const char *name, uint32_t index)
 
 bool names_find(const struct names *names, const char *name, uint32_t *ret_index)
 {
-    const struct entry *entry = entry_find(names, name, name_hash(name));
+    const struct entry *entry = entry_find(names, name, text_hash(TEXT_HASH_BASIS, name));
 
     if (entry->name == NULL) {
         return false;

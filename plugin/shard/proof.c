@@ -184,17 +184,6 @@ uint64_t proof_block(uint64_t n_elems, uint64_t first)
     return n_elems - first < PROOF_BLOCK_ELEMS ? n_elems - first : PROOF_BLOCK_ELEMS;
 }
 
-/* FNV-1a. */
-static uint64_t name_hash(const char *name)
-{
-    uint64_t hash = UINT64_C(14695981039346656037);
-
-    while (*name != '\0') {
-        hash = (hash ^ (uint8_t)*name++) * UINT64_C(1099511628211);
-    }
-    return hash;
-}
-
 /*
  * Equal on all ranks that hold the same values of a parameter, and different on others. Stages that
  * hold copies number theirs differently, but call them the same.
@@ -210,7 +199,7 @@ static uint64_t param_salt(const struct proof *proof, uint32_t param)
         return checksum_mix((uint64_t)promise->holder << 32 | param);
     }
     others = ~(promise->replicated | plan->ties[p->tie].selector.dims);
-    return checksum_mix(name_hash(p->name) + index_of(plan->mesh, others));
+    return checksum_mix(text_hash(TEXT_HASH_BASIS, p->name) + index_of(plan->mesh, others));
 }
 
 uint32_t proof_giver(const struct proof *proof, uint32_t param, uint64_t elem)

@@ -31,19 +31,6 @@ struct verdict {
     char message[600];
 };
 
-#define FNV_OFFSET UINT64_C(14695981039346656037)
-#define FNV_PRIME  UINT64_C(1099511628211)
-
-static uint64_t text_hash(const char *chars)
-{
-    uint64_t hash = FNV_OFFSET;
-
-    for (const char *c = chars; *c != '\0'; c++) {
-        hash = (hash ^ (uint8_t)*c) * FNV_PRIME;
-    }
-    return hash;
-}
-
 static int32_t memory_refuse(struct hsdp_error *reterr)
 {
     return error_set(reterr, HSDP_ERR_NO_MEMORY, "model.create: no memory to compare ties");
@@ -62,8 +49,8 @@ static int32_t card_fill(const struct hsdp_plan *plan, uint32_t tie, struct tie_
         return memory_refuse(reterr);
     }
     memset(ret, 0, sizeof(*ret));
-    ret->name_hash = text_hash(param->name);
-    ret->words_hash = text_hash(words.chars);
+    ret->name_hash = text_hash(TEXT_HASH_BASIS, param->name);
+    ret->words_hash = text_hash(TEXT_HASH_BASIS, words.chars);
     ret->offset_elems = param->offset_elems;
     ret->shard_elems = buffer->shard_elems[HSDP_SHARD_STEP];
     ret->place_elems = plan->ties[tie].place_elems;
@@ -108,7 +95,7 @@ static int32_t card_take(const struct hsdp_plan *plan, uint32_t rank, const stru
             struct tie_card mine;
 
             if (selector_rank(plan->mesh, &tie->selector, plan->mesh->rank, h) != rank ||
-                card->name_hash != text_hash(plan->params[tie->param].name)) {
+                card->name_hash != text_hash(TEXT_HASH_BASIS, plan->params[tie->param].name)) {
                 continue;
             }
             *layouts =

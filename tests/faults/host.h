@@ -11,6 +11,9 @@
 #include "hsdp/hsdp.h"
 #include "hsdp/loader.h"
 
+#define SCENARIO_PHASE_MS   3000u
+#define SCENARIO_LONGEST_MS 3000u /* of all timeouts of operations */
+
 struct host {
     const struct trial *trial;
     struct record *record;
@@ -65,9 +68,6 @@ bool call_is_again(const struct host *host);
 void fault_start(struct host *host);
 /** Lets the fault happen, before or in the call that is about to be made. */
 void fault_fire(struct host *host);
-#define SCENARIO_PHASE_MS   3000u
-#define SCENARIO_LONGEST_MS 3000u /* of all timeouts of operations */
-
 /** Ends the second thread. */
 void fault_end(struct host *host);
 /** True for the one rank that makes this wrong call. */
@@ -82,7 +82,7 @@ void scenario_later(struct host *host);
 /** Gives everything back. */
 void scenario_destroy(struct host *host);
 
-/** The life of a rank; does not return. run_ns and occurrence are of a run without the fault. */
+/** The life of a rank; does not return. run_ns and at_occurrence are of a run without the fault. */
 void host_main(const struct trial *trial, struct record *record, uint32_t rank, bool has_fault,
                uint64_t run_ns, uint32_t at_occurrence) __attribute__((noreturn));
 
