@@ -231,8 +231,8 @@ END_TEST
 
 /* -------------------------------------------------------------------------------- watchdogs */
 
-/* A guest that keeps the watchdog for 5 s. */
-static uint64_t guest_block(void *user)
+/* A service that keeps the watchdog for 5 s. */
+static uint64_t service_block(void *user)
 {
     (void)user;
     ranks_sleep_ms(5000);
@@ -241,10 +241,10 @@ static uint64_t guest_block(void *user)
 
 static void watchdog_block(struct hsdp_job *job)
 {
-    struct watchdog_guest guest = {.fd = -1, .serve = guest_block};
+    struct watchdog_service service = {.fd = -1, .serve = service_block};
     struct hsdp_error err = HSDP_ERROR_INIT;
 
-    status_assert(watchdog_attach(job, &guest, &err), HSDP_OK, &err);
+    status_assert(watchdog_attach(job, &service, &err), HSDP_OK, &err);
 }
 
 static void neighbour_rank(uint32_t rank, void *shared)

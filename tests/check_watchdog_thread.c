@@ -187,40 +187,41 @@ START_TEST(destroy_in_the_callback_ends_the_thread)
 }
 END_TEST
 
-/* ----------------------------------------------------------------------------------- the guest */
+/* ----------------------------------------------------------------------------------- the service
+ */
 
-struct guest {
+struct service {
     int fds[2];
     _Atomic uint32_t n_bytes;  /* read of the first */
     _Atomic uint32_t n_served; /* altogether */
     _Atomic uint64_t wake_ns;  /* what it answers */
 };
 
-static uint64_t guest_serve(void *user)
+static uint64_t service_serve(void *user)
 {
-    struct guest *guest = user;
+    struct service *service = user;
     char bytes[8];
-    ssize_t n_read = read(guest->fds[0], bytes, sizeof(bytes));
+    ssize_t n_read = read(service->fds[0], bytes, sizeof(bytes));
 
-    atomic_fetch_add(&guest->n_bytes, n_read > 0 ? (uint32_t)n_read : 0);
-    atomic_fetch_add(&guest->n_served, 1u);
-    return atomic_exchange(&guest->wake_ns, UINT64_MAX);
+    atomic_fetch_add(&service->n_bytes, n_read > 0 ? (uint32_t)n_read : 0);
+    atomic_fetch_add(&service->n_served, 1u);
+    return atomic_exchange(&service->wake_ns, UINT64_MAX);
 }
 
-static void guest_open(struct guest *guest, struct hsdp_job *job)
+static void service_open(struct service *service, struct hsdp_job *job)
 {
-    struct watchdog_guest own = {.serve = guest_serve, .user = guest};
+    struct watchdog_service own = {.serve = service_serve, .user = service};
     struct hsdp_error err = HSDP_ERROR_INIT;
 
-    memset(guest, 0, sizeof(*guest));
-    atomic_store(&guest->wake_ns, UINT64_MAX);
-    ck_assert_int_eq(pipe2(guest->fds, O_NONBLOCK | O_CLOEXEC), 0);
-    own.fd = guest->fds[0];
+    memset(service, 0, sizeof(*service));
+    atomic_store(&service->wake_ns, UINT64_MAX);
+    ck_assert_int_eq(pipe2(service->fds, O_NONBLOCK | O_CLOEXEC), 0);
+    own.fd = service->fds[0];
     status_assert(watchdog_attach(job, &own, &err), HSDP_OK, &err);
     ck_assert_int_eq(watchdog_attach(job, &own, &err), HSDP_ERR_STATE);
 }
 
-static void guest_await(const _Atomic uint32_t *count, uint32_t n)
+static void service_await(const _Atomic uint32_t *count, uint32_t n)
 {
     while (atomic_load(count) < n) {
         ranks_sleep_ms(1);
@@ -230,32 +231,32 @@ static void guest_await(const _Atomic uint32_t *count, uint32_t n)
 static void serving_rank(uint32_t rank, void *shared)
 {
     struct hsdp_error err = HSDP_ERROR_INIT;
-    struct guest guest;
+    struct service service;
     struct listener host;
     uint32_t n_served;
 
     (void)rank;
     (void)shared;
     listener_open(&host);
-    guest_open(&guest, host.job);
-    guest_await(&guest.n_served, 1); /* at the beginning */
-    ck_assert_int_eq(write(guest.fds[1], "ab", 2), 2);
-    guest_await(&guest.n_bytes, 2);
-    atomic_store(&guest.wake_ns, 1); /* "at once", again and again */
-    n_served = atomic_load(&guest.n_served);
+    service_open(&service, host.job);
+    service_await(&service.n_served, 1); /* at the beginning */
+    ck_assert_int_eq(write(service.fds[1], "ab", 2), 2);
+    service_await(&service.n_bytes, 2);
+    atomic_store(&service.wake_ns, 1); /* "at once", again and again */
+    n_served = atomic_load(&service.n_served);
     watchdog_wake(host.job);
-    guest_await(&guest.n_served, n_served + 2); /* by the bell, then by its time */
+    service_await(&service.n_served, n_served + 2); /* by the bell, then by its time */
     watchdog_detach(host.job);
-    n_served = atomic_load(&guest.n_served);
-    ck_assert_int_eq(write(guest.fds[1], "cd", 2), 2);
+    n_served = atomic_load(&service.n_served);
+    ck_assert_int_eq(write(service.fds[1], "cd", 2), 2);
     watchdog_wake(host.job);
     ranks_sleep_ms(150);
-    ck_assert_uint_eq(atomic_load(&guest.n_served), n_served);
+    ck_assert_uint_eq(atomic_load(&service.n_served), n_served);
     status_assert(listener_close(&host, &err), HSDP_OK, &err);
     job_destroy(host.job);
 }
 
-START_TEST(guest_is_served_until_it_is_detached)
+START_TEST(service_is_served_until_it_is_detached)
 {
     ranks_run(2, RANKS_LIMIT_MS, serving_rank, NULL);
 }
@@ -264,40 +265,40 @@ END_TEST
 /* It is how a failure gets to other hosts. */
 static void relaying_rank(uint32_t rank, void *shared)
 {
-    struct guest guest;
+    struct service service;
     struct listener host;
     uint32_t n_served;
 
     (void)shared;
     listener_open(&host);
-    guest_open(&guest, host.job);
-    guest_await(&guest.n_served, 1);
-    n_served = atomic_load(&guest.n_served);
+    service_open(&service, host.job);
+    service_await(&service.n_served, 1);
+    n_served = atomic_load(&service.n_served);
     if (rank == 0) {
         job_abort(host.job, NULL, NULL);
-        guest_await(&guest.n_served, n_served + 1);
+        service_await(&service.n_served, n_served + 1);
     }
     listener_await(&host);
     job_destroy(host.job);
-    close(guest.fds[0]);
-    close(guest.fds[1]);
+    close(service.fds[0]);
+    close(service.fds[1]);
 }
 
-START_TEST(guest_is_served_when_the_job_has_failed)
+START_TEST(service_is_served_when_the_job_has_failed)
 {
     ranks_run(2, RANKS_LIMIT_MS, relaying_rank, NULL);
 }
 END_TEST
 
-START_TEST(guest_of_a_job_without_watchdog_is_refused)
+START_TEST(service_of_a_job_without_watchdog_is_refused)
 {
-    struct watchdog_guest guest = {.fd = -1, .serve = guest_serve};
+    struct watchdog_service service = {.fd = -1, .serve = service_serve};
     struct hsdp_error err = HSDP_ERROR_INIT;
     struct hsdp_job *job;
 
     ranks_environment_clear();
     job = test_job_open("5"); /* of one rank: nobody to watch, and no thread */
-    ck_assert_int_eq(watchdog_attach(job, &guest, &err), HSDP_ERR_STATE);
+    ck_assert_int_eq(watchdog_attach(job, &service, &err), HSDP_ERR_STATE);
     watchdog_detach(job);
     ck_assert_uint_eq(thread_mask("hsdp-watchdog"), 0);
     test_job_end(job);
@@ -315,9 +316,9 @@ Suite *module_suite(void)
     tcase_add_test(tcase, fork_leaves_the_child_no_descriptor);
     tcase_add_test(tcase, destroy_while_a_callback_keeps_the_thread_returns);
     tcase_add_test(tcase, destroy_in_the_callback_ends_the_thread);
-    tcase_add_test(tcase, guest_is_served_until_it_is_detached);
-    tcase_add_test(tcase, guest_is_served_when_the_job_has_failed);
-    tcase_add_test(tcase, guest_of_a_job_without_watchdog_is_refused);
+    tcase_add_test(tcase, service_is_served_until_it_is_detached);
+    tcase_add_test(tcase, service_is_served_when_the_job_has_failed);
+    tcase_add_test(tcase, service_of_a_job_without_watchdog_is_refused);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -421,12 +421,12 @@ static uint64_t relay_serve(void *user)
 
 int32_t nodes_start(struct hsdp_job *job, struct hsdp_error *reterr)
 {
-    struct watchdog_guest guest = {.serve = relay_serve, .user = job->nodes};
+    struct watchdog_service service = {.serve = relay_serve, .user = job->nodes};
 
     if (job->nodes == NULL) {
         return HSDP_OK;
     }
-    guest.fd = nodes_fd(job->nodes);
+    service.fd = nodes_fd(job->nodes);
     nodes_lock(job->nodes);
     if (job->nodes->hub != NULL) { /* who comes now may be looking for the job that follows */
         hub_stop_listening(job->nodes->hub);
@@ -436,7 +436,7 @@ int32_t nodes_start(struct hsdp_job *job, struct hsdp_error *reterr)
     if (job->nodes->status < 0) { /* after the last rank had come */
         nodes_raise(job->nodes, job->nodes->reporter, &job->nodes->error);
     }
-    return watchdog_attach(job, &guest, reterr);
+    return watchdog_attach(job, &service, reterr);
 }
 
 void nodes_kick(struct hsdp_job *job)

@@ -36,9 +36,10 @@ static void polls_fill(struct watchdog *dog)
     struct hsdp_job *job = dog->job;
 
     dog->polls[0] = (struct pollfd){.fd = atomic_load(&job->abort_fd), .events = POLLIN};
-    pthread_mutex_lock(&dog->guest_lock);
-    dog->polls[1] = (struct pollfd){.fd = dog->has_guest ? dog->guest.fd : -1, .events = POLLIN};
-    pthread_mutex_unlock(&dog->guest_lock);
+    pthread_mutex_lock(&dog->service_lock);
+    dog->polls[1] =
+        (struct pollfd){.fd = dog->has_service ? dog->service.fd : -1, .events = POLLIN};
+    pthread_mutex_unlock(&dog->service_lock);
     for (uint32_t rank = 0; rank < job_node_ranks(job); rank++) {
         struct pollfd *polls = &dog->polls[2 + 2 * rank];
         uint64_t known = dog->gone | dog->cut; /* each end is told once */
@@ -50,13 +51,13 @@ static void polls_fill(struct watchdog *dog)
     }
 }
 
-static uint64_t guest_wake_ns(struct watchdog *dog)
+static uint64_t service_wake_ns(struct watchdog *dog)
 {
     uint64_t wake_ns;
 
-    pthread_mutex_lock(&dog->guest_lock);
-    wake_ns = dog->has_guest ? dog->guest_wake_ns : UINT64_MAX;
-    pthread_mutex_unlock(&dog->guest_lock);
+    pthread_mutex_lock(&dog->service_lock);
+    wake_ns = dog->has_service ? dog->service_wake_ns : UINT64_MAX;
+    pthread_mutex_unlock(&dog->service_lock);
     return wake_ns;
 }
 
@@ -74,7 +75,7 @@ static bool polls_are_bad(const struct watchdog *dog)
 /* Sleeps until there is something to look at. */
 static void polls_wait(struct watchdog *dog)
 {
-    uint64_t wake_ns = guest_wake_ns(dog);
+    uint64_t wake_ns = service_wake_ns(dog);
     uint64_t n_wakes;
     int ms = wake_ns == UINT64_MAX ? -1 : clock_left_ms(wake_ns, INT32_MAX);
 
@@ -105,17 +106,17 @@ static void time_take(struct watchdog *dog)
     dog->now_ns = now_ns;
 }
 
-static void guest_serve(struct watchdog *dog)
+static void service_serve(struct watchdog *dog)
 {
     bool is_called = dog->polls[0].revents != 0 || dog->polls[1].revents != 0;
 
-    pthread_mutex_lock(&dog->guest_lock);
-    if (dog->has_guest && (is_called || clock_now_ns() >= dog->guest_wake_ns)) {
-        uint64_t wake_ns = dog->guest.serve(dog->guest.user);
+    pthread_mutex_lock(&dog->service_lock);
+    if (dog->has_service && (is_called || clock_now_ns() >= dog->service_wake_ns)) {
+        uint64_t wake_ns = dog->service.serve(dog->service.user);
 
-        dog->guest_wake_ns = wake_ns;
+        dog->service_wake_ns = wake_ns;
     }
-    pthread_mutex_unlock(&dog->guest_lock);
+    pthread_mutex_unlock(&dog->service_lock);
 }
 
 /* From here on the thread touches nothing, unless it was left alone with the last reference. */
@@ -149,7 +150,7 @@ static void *thread_run(void *argument)
         time_take(dog);
         atomic_fetch_add(&control->ranks[dog->job->node_index].beat, 1u);
         watchdog_look(dog);
-        guest_serve(dog);
+        service_serve(dog);
     }
     thread_end(dog);
     return NULL;
@@ -184,7 +185,7 @@ static int thread_create(struct watchdog *dog)
 static void dog_free(struct watchdog *dog)
 {
     if (*dog->job->alive != 0) { /* in a child they may have waiters that are not there */
-        pthread_mutex_destroy(&dog->guest_lock);
+        pthread_mutex_destroy(&dog->service_lock);
         pthread_mutex_destroy(&dog->end_lock);
         pthread_cond_destroy(&dog->end);
     }
@@ -202,7 +203,7 @@ int32_t watchdog_start(struct hsdp_job *job, struct hsdp_error *reterr)
                          sizeof(*dog));
     }
     dog->job = job;
-    pthread_mutex_init(&dog->guest_lock, NULL);
+    pthread_mutex_init(&dog->service_lock, NULL);
     pthread_mutex_init(&dog->end_lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -316,27 +317,27 @@ void watchdog_wake(struct hsdp_job *job)
     }
 }
 
-/* --------------------------------------------------------------------------------- the guest */
+/* --------------------------------------------------------------------------------- the service */
 
-int32_t watchdog_attach(struct hsdp_job *job, const struct watchdog_guest *guest,
+int32_t watchdog_attach(struct hsdp_job *job, const struct watchdog_service *service,
                         struct hsdp_error *reterr)
 {
     struct watchdog *dog = atomic_load(&job->watchdog);
-    bool has_guest;
+    bool has_service;
 
     if (dog == NULL) {
         return error_set(reterr, HSDP_ERR_STATE, "watchdog: there is none before connect");
     }
-    pthread_mutex_lock(&dog->guest_lock);
-    has_guest = dog->has_guest;
-    if (!has_guest) {
-        dog->guest = *guest;
-        dog->has_guest = true;
-        dog->guest_wake_ns = 0;
+    pthread_mutex_lock(&dog->service_lock);
+    has_service = dog->has_service;
+    if (!has_service) {
+        dog->service = *service;
+        dog->has_service = true;
+        dog->service_wake_ns = 0;
     }
-    pthread_mutex_unlock(&dog->guest_lock);
-    if (has_guest) {
-        return error_set(reterr, HSDP_ERR_STATE, "watchdog: it serves a guest already");
+    pthread_mutex_unlock(&dog->service_lock);
+    if (has_service) {
+        return error_set(reterr, HSDP_ERR_STATE, "watchdog: it has a service already");
     }
     watchdog_wake(job);
     return HSDP_OK;
@@ -352,11 +353,11 @@ void watchdog_detach(struct hsdp_job *job)
     }
     is_own = is_own_thread(dog); /* then it is being served, under the lock */
     if (!is_own) {
-        pthread_mutex_lock(&dog->guest_lock);
+        pthread_mutex_lock(&dog->service_lock);
     }
-    dog->has_guest = false;
+    dog->has_service = false;
     if (!is_own) {
-        pthread_mutex_unlock(&dog->guest_lock);
+        pthread_mutex_unlock(&dog->service_lock);
     }
     watchdog_wake(job);
 }

@@ -34,13 +34,12 @@ void watchdog_stop(struct hsdp_job *job);
 /** Frees what is left of it, once it has stopped. Accepts a job without one. */
 void watchdog_free(struct hsdp_job *job);
 
-/** Makes it look at everything at once, and connect at an abort. Any thread, any time. */
+/** Makes it look at everything at once; before there is one, wakes connect. Any thread, any time. */
 void watchdog_wake(struct hsdp_job *job);
 
-/** Something else that it serves: connections to other hosts. */
-struct watchdog_guest {
-    int fd; /* readable = there is something to do; an epoll descriptor stands for many; -1 = none
-             */
+/** A service that its thread gives: to connections of other nodes. */
+struct watchdog_service {
+    int fd; /* readable = there is something to do (an epoll descriptor stands for many); -1 = no */
     /**
      * Called on the watchdog's thread when fd is readable, when the time that it returned last has
      * come, after every watchdog_wake (so: when the job has failed), and once at the beginning.
@@ -51,12 +50,11 @@ struct watchdog_guest {
     void *user;
 };
 
-/** Makes it serve a guest, from start to stop: HSDP_ERR_STATE without a watchdog, or with a guest
- * already. */
-int32_t watchdog_attach(struct hsdp_job *job, const struct watchdog_guest *guest,
+/** From start to stop. HSDP_ERR_STATE without a watchdog, or where it has a service already. */
+int32_t watchdog_attach(struct hsdp_job *job, const struct watchdog_service *service,
                         struct hsdp_error *reterr);
 
-/** Afterwards the guest is not called any more, nor is it being called. */
+/** Afterwards it is not called any more, nor is it being called. */
 void watchdog_detach(struct hsdp_job *job);
 
 /**

@@ -14,7 +14,7 @@
 
 #define WATCHDOG_PERIOD_MS 50u /* between two looks at what no descriptor tells */
 
-/* What its poll waits for: the bell of this process, the guest, two descriptors a rank. */
+/* What its poll waits for: the bell of this process, the service, two descriptors a rank. */
 #define WATCHDOG_N_POLLS (2u + 2u * LAUNCH_MAX_RANKS)
 
 struct watchdog {
@@ -29,10 +29,10 @@ struct watchdog {
     bool has_ended;    /* the thread touches nothing any more */
     bool is_abandoned; /* it has a reference to the job, and gives it back */
 
-    pthread_mutex_t guest_lock; /* of the guest; held while it is called */
-    struct watchdog_guest guest;
-    bool has_guest;
-    uint64_t guest_wake_ns;
+    pthread_mutex_t service_lock; /* of the service; held while it is called */
+    struct watchdog_service service;
+    bool has_service;
+    uint64_t service_wake_ns;
 
     /* The thread's own. */
     struct pollfd polls[WATCHDOG_N_POLLS];
