@@ -19,6 +19,15 @@ tap_report $? "bench-join: all participants join, and the part says so" "$output
 ! timeout 60 "$bench/bench-join" -n 0 >"$output" 2>&1 && grep -q 'a number from 1' "$output"
 tap_report $? "bench-join: no participants are refused" "$output"
 
+timeout 60 "$bench/bench-flight" -n 50 -o "$scratch/flight.part" >"$output" 2>&1 &&
+    grep -q '^a reading of the clock *[0-9.]*$' "$output" &&
+    grep -q '^{"record_ns":[0-9.]*,.*"clock_ns":[0-9.]*}$' "$scratch/flight.part"
+tap_report $? "bench-flight: every cost is measured, and the part has all" "$output"
+
+! timeout 60 "$bench/bench-flight" -n 0 >"$output" 2>&1 && grep -q 'a number from 1' "$output"
+tap_report $? "bench-flight: no records are refused" "$output"
+
+rm -f "$scratch/flight.part"
 echo '{"a":1}' >"$scratch/rows.part"
 echo '{"a":2}' >>"$scratch/rows.part"
 "$here/../bench/collect" "$scratch" >"$output" 2>&1 &&

@@ -34,7 +34,7 @@ void watchdog_stop(struct hsdp_job *job);
 /** Frees what is left of it, once it has stopped. Accepts a job without one. */
 void watchdog_free(struct hsdp_job *job);
 
-/** Makes it look at everything at once; before there is one, wakes connect. Any thread, any time. */
+/** Makes it look at everything at once; before it is there, wakes connect. Any thread, any time. */
 void watchdog_wake(struct hsdp_job *job);
 
 /** A service that its thread gives: to connections of other nodes. */
