@@ -39,7 +39,7 @@ const struct config_key config_keys[] = {
     PLUGIN_KEY("backend", CONFIG_JOB, "how ranks communicate: auto, shm, mpi, nccl"),
     PLUGIN_KEY("nccl_timeout_seconds", CONFIG_JOB, "limit of every wait for another rank"),
     PLUGIN_KEY("init_timeout_seconds", CONFIG_JOB, "limit of the first meeting"),
-    PLUGIN_KEY("heartbeat_timeout_seconds", CONFIG_JOB, "how long a rank may make no progress"),
+    PLUGIN_KEY("heartbeat_timeout_seconds", CONFIG_JOB, "how long a rank may make no call"),
     PLUGIN_KEY("peer_silence_seconds", CONFIG_JOB, "after how long a silent host counts as lost"),
     PLUGIN_KEY("cpu_path", CONFIG_JOB, "instructions of kernels: auto, plain, avx2, avx512"),
     TEXT_KEY(dataset, "/usr/share/common-licenses/GPL-3",

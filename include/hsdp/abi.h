@@ -25,11 +25,12 @@
  *            alone if its own struct_size is below that of 1.0). On failure all other outputs are
  *            untouched and there is nothing to free.
  * Failure    Only HSDP_ERR_TIMEOUT, _PEER_LOST, _MISMATCH and _DEVICE, and job->abort(), fail a
- *            job as a whole. Calls that wait just then return with the first reason's own
- *            status. From then on views are undefined and every call that takes the job, or
- *            anything made from it, returns HSDP_ERR_ABORTED with that reason; only those that
- *            just tell (info, setting, members, status, diag) still answer. All other errors
- *            leave everything as it was before the call.
+ *            job as a whole; so does, whatever its status, what keeps the nodes of a job from
+ *            speaking to each other, and a callback that fails. Calls that wait just then return
+ *            with the first reason's own status. From then on views are undefined and every call
+ *            that takes the job, or anything made from it, returns HSDP_ERR_ABORTED with that
+ *            reason; only those that just tell (info, setting, members, status, diag) still
+ *            answer. All other errors leave everything as it was before the call.
  * Borrowing  Strings, arrays and structs that the host passes are borrowed for the call; what must
  *            last is copied. Tensors say for themselves how long their memory is.
  * Strings    UTF-8, NUL-terminated. Numbers in text are decimal, whatever the locale.

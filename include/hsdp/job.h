@@ -18,13 +18,13 @@ extern "C" {
  * OMPI_COMM_WORLD_RANK and _SIZE (mpirun), PMI_RANK and PMI_SIZE with local ranks
  * (mpiexec.hydra), SLURM_PROCID and SLURM_NTASKS of a step (SLURM_STEP_ID: a batch script
  * itself is no task), PMI_RANK and PMI_SIZE alone. Else this is a job of one rank. One of a
- * pair without the other is an error. Of several hosts the launcher also has to say which
- * ranks are local; rank 0 is local rank 0 of its host.
+ * pair without the other is an error. The ranks of one machine are a node. Of several nodes the
+ * launcher also has to say which ranks are local; the lowest rank of each is its local rank 0.
  *
  * Where do we meet? With kv_put and kv_get set, through the host's key/value store. Else the
- * ranks of one host by what tells this run from others: HSDP_RUN_ID (hsdp-run), MASTER_ADDR
+ * ranks of one node by what tells this run from others: HSDP_RUN_ID (hsdp-run), MASTER_ADDR
  * and MASTER_PORT, rendezvous_port, torchrun's run id, the namespace of mpirun or the job and
- * step of srun; at least one is needed. Hosts meet at MASTER_ADDR, or the first host of an
+ * step of srun; at least one is needed. Nodes meet at MASTER_ADDR, or the first machine of an
  * srun step, at the port rendezvous_port, else MASTER_PORT and up to 16 above it. A process
  * of an earlier attempt (HSDP_ATTEMPT, torchrun's and Slurm's restart counts) is refused.
  * Several jobs under one launcher meet by `name`.
@@ -35,9 +35,9 @@ extern "C" {
  *     nccl_timeout_seconds       180    1 to 2147483647; every wait
  *     init_timeout_seconds       nccl_timeout_seconds   connect; at least nccl_timeout_seconds
  *     heartbeat_timeout_seconds  nccl_timeout_seconds   the host makes no call, outside a phase
- *     peer_silence_seconds       min(5, nccl_timeout_seconds)   1 to nccl_timeout_seconds; of hosts
+ *     peer_silence_seconds       min(5, nccl_timeout_seconds)   1 to nccl_timeout_seconds; of nodes
  *     rendezvous_port            MASTER_PORT, then probing   1 to 65535; no other one is tried
- *     token_file                 none   a path; only where several hosts meet
+ *     token_file                 none   a path, or fd:N; without one nodes meet over loopback only
  *     flight_records             2000   16 to 1000000; equal on all ranks
  *     flight_dir                 none   a folder; each rank's last operations when the job fails
  *     cpu_path                   auto   auto, plain, avx2, avx512; the bits are the same
@@ -45,7 +45,8 @@ extern "C" {
  *
  * A connected job of several ranks has a thread in each of its processes, from connect() to
  * destroy(). It makes failures known while hosts compute: a rank that ends or runs another program
- * without close() or destroy(), HSDP_ERR_PEER_LOST within a second; a host that makes no call for
+ * without close() or destroy(), HSDP_ERR_PEER_LOST within a second; a node that is silent for
+ * peer_silence_seconds, HSDP_ERR_PEER_LOST; a host that makes no call for
  * heartbeat_timeout_seconds (in a phase, for the phase's timeout where that is longer),
  * HSDP_ERR_TIMEOUT of "heartbeat"; a failure that another rank has reported. Time in which a
  * process was stopped does not count. A child that is forked keeps nothing of a job open.
@@ -101,8 +102,8 @@ struct hsdp_job_spec {
     int32_t device_id;    /* the device of this rank */
     uint32_t rank;        /* this and the next three are used when world_ranks is not 0 */
     uint32_t world_ranks; /* 0 = ask the launcher's environment */
-    uint32_t local_rank;  /* among the ranks of this host */
-    uint32_t local_ranks; /* on this host; 0 = all of them */
+    uint32_t local_rank;  /* among the ranks of this node */
+    uint32_t local_ranks; /* on this node; 0 = all of them */
 };
 
 #define HSDP_MEMORY_DEVICE 0
@@ -143,9 +144,10 @@ struct hsdp_job_ops {
      * Makes a job; local, returns at once, opens nothing.
      *
      * Errors: HSDP_ERR_INVALID for settings and environment, naming key and text (RANK "-1",
-     * nccl_timeout_seconds "30s"); HSDP_ERR_UNSUPPORTED for a backend that is not built;
-     * HSDP_ERR_UNAVAILABLE when nothing tells this run from others, and for a cpu_path that this
-     * processor or this build lacks.
+     * nccl_timeout_seconds "30s"); HSDP_ERR_UNSUPPORTED for a backend that is not built, and more
+     * ranks on one node than the plugin serves; HSDP_ERR_UNAVAILABLE when nothing tells this run
+     * from others or where its nodes meet, and for a cpu_path that this processor or this build
+     * lacks.
      */
     int32_t (*create)(const struct hsdp_job_spec *spec, hsdp_job **ret_job,
                       struct hsdp_error *reterr);
@@ -154,10 +156,13 @@ struct hsdp_job_ops {
      * Meets the other ranks and agrees on settings. Collective over the job; waits up to
      * init_timeout_seconds, counted from each rank's own call. Once per job.
      *
-     * Errors: HSDP_ERR_TIMEOUT names who did not come; HSDP_ERR_MISMATCH the first differing
-     * setting and rank, differing world sizes, a rank that came twice; HSDP_ERR_ADDRESS_IN_USE
-     * when another process is rank 0 of this run already; HSDP_ERR_UNAVAILABLE for a backend
-     * without its library or device, or ranks that cannot see each other's processes;
+     * Errors: HSDP_ERR_TIMEOUT names who did not come, HSDP_ERR_PEER_LOST who died meanwhile;
+     * HSDP_ERR_MISMATCH the first differing setting and rank, differing world sizes, a rank that
+     * came twice, one of another run or attempt; HSDP_ERR_ADDRESS_IN_USE when another process
+     * leads the ranks of this node already, or others hold all ports of rank 0;
+     * HSDP_ERR_UNAVAILABLE for a backend without its library or device, ranks that cannot see
+     * each other's processes, a token_file that cannot be read, and callbacks that fail;
+     * HSDP_ERR_INVALID for a token_file that holds no token, or that others may read;
      * HSDP_ERR_STATE when called twice.
      */
     int32_t (*connect)(hsdp_job *job, struct hsdp_error *reterr);
