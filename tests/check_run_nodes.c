@@ -68,7 +68,7 @@ static const struct {
      "--env is 'HSDP_RUN_MARK=1'; HSDP_RUN_MARK is set by hsdp-run itself, any "
      "other variable is allowed"},
     {"--token-file=none", "--token-file: cannot read 'none': No such file or directory"},
-    {"--token-file=.", "--token-file: '.' is no file of 32 bytes, such as --make-token writes"},
+    {"--token-file=.", "--token-file: '.' is no file of 32 bytes or 64 hexadecimal digits"},
     {"--rdzv-backend=c10d",
      "there is no option '--rdzv-backend=c10d'; 'hsdp-run --help' lists those allowed"},
 };
@@ -241,11 +241,20 @@ START_TEST(token_file_is_given_to_the_ranks_by_its_whole_name)
 }
 END_TEST
 
+START_TEST(token_file_of_digits_is_taken)
+{
+    ck_assert_int_eq(spawn_run(&job, "umask 077; printf '%064d\\n' 7 >t; " RUN
+                                     "--token-file=t sh -c 'basename $HSDP_TOKEN_FILE'"),
+                     0);
+    ck_assert_str_eq(job.out, "t\n");
+}
+END_TEST
+
 START_TEST(token_file_that_is_none_is_refused)
 {
     ck_assert_int_eq(spawn_run(&job, "echo short >t; chmod 600 t; " RUN "--token-file=t true"), 2);
-    ck_assert_str_eq(job.err, "hsdp-run: --token-file: 't' is no file of 32 bytes, such as "
-                              "--make-token writes\n");
+    ck_assert_str_eq(job.err, "hsdp-run: --token-file: 't' is no file of 32 bytes or 64 "
+                              "hexadecimal digits\n");
     ck_assert_int_eq(spawn_run(&job, "rm t; \"$HSDP_RUN\" --make-token=t; chmod 640 t; " RUN
                                      "--token-file=t true"),
                      2);
@@ -275,6 +284,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, token_made_is_32_random_bytes_of_the_owner);
     tcase_add_test(tcase, token_that_is_there_is_not_overwritten);
     tcase_add_test(tcase, token_file_is_given_to_the_ranks_by_its_whole_name);
+    tcase_add_test(tcase, token_file_of_digits_is_taken);
     tcase_add_test(tcase, token_file_that_is_none_is_refused);
     suite_add_tcase(suite, tcase);
     return suite;

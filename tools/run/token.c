@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "run.h"
 
 #define TOKEN_BYTES 32
+#define HEX_DIGITS  64 /* the same in hexadecimal, with a line end or without */
 
 int token_make(const char *path)
 {
@@ -45,6 +47,11 @@ int token_make(const char *path)
     return status;
 }
 
+static bool is_size(off_t n_bytes)
+{
+    return n_bytes == TOKEN_BYTES || (n_bytes >= HEX_DIGITS && n_bytes <= HEX_DIGITS + 2);
+}
+
 int token_find(const char *path, char **ret_path)
 {
     struct stat file;
@@ -59,9 +66,9 @@ int token_find(const char *path, char **ret_path)
         return RUN_EXIT_USAGE;
     }
     close(fd);
-    if (!S_ISREG(file.st_mode) || file.st_size != TOKEN_BYTES) {
-        run_complain("--token-file: '%s' is no file of %d bytes, such as --make-token writes", path,
-                     TOKEN_BYTES);
+    if (!S_ISREG(file.st_mode) || !is_size(file.st_size)) {
+        run_complain("--token-file: '%s' is no file of %d bytes or %d hexadecimal digits", path,
+                     TOKEN_BYTES, HEX_DIGITS);
         return RUN_EXIT_USAGE;
     }
     if ((file.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
