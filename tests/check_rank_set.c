@@ -36,21 +36,6 @@ START_TEST(rank_set_add_beyond_the_world_is_ignored)
 
     ck_assert_uint_eq(set.n_ranks, 0);
     ck_assert(!rank_set_has(&set, 64) && !rank_set_has(&set, UINT32_MAX));
-    rank_set_remove(&set, UINT32_MAX);
-    ck_assert_uint_eq(set.n_ranks, 0);
-    rank_set_fini(&set);
-}
-END_TEST
-
-START_TEST(rank_set_remove_counts_each_once)
-{
-    struct rank_set set = set_of(8, (const uint32_t[]){2, 3}, 2);
-
-    rank_set_remove(&set, 2);
-    rank_set_remove(&set, 2);
-    rank_set_remove(&set, 7);
-    ck_assert_uint_eq(set.n_ranks, 1);
-    ck_assert(!rank_set_has(&set, 2) && rank_set_has(&set, 3));
     rank_set_fini(&set);
 }
 END_TEST
@@ -140,7 +125,6 @@ Suite *module_suite(void)
 
     tcase_add_test(tcase, rank_set_add_counts_each_once);
     tcase_add_test(tcase, rank_set_add_beyond_the_world_is_ignored);
-    tcase_add_test(tcase, rank_set_remove_counts_each_once);
     tcase_add_test(tcase, rank_set_fini_leaves_an_empty_set);
     tcase_add_loop_test(tcase, rank_set_text_names_runs, 0, sizeof(texts) / sizeof(texts[0]));
     tcase_add_loop_test(tcase, rank_set_text_that_is_too_long_counts_the_rest, 0, 60);

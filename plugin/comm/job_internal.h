@@ -174,7 +174,6 @@ void job_unlock(struct hsdp_job *job);
 /* job_settings.c: the job's own settings; what is derived from what. */
 int32_t job_settings_init(struct hsdp_job *job, const struct hsdp_job_spec *spec,
                           struct hsdp_error *reterr);
-void job_timeout_update(struct hsdp_job *job); /* after a change of phases or settings; locked */
 /** For the ledger: the four timeouts, each with its source; locked. */
 void job_timeouts_write(const struct hsdp_job *job, struct text *text);
 

@@ -72,28 +72,8 @@ static bool is_number(const struct settings *settings, int timeout, int64_t seco
            settings_integer(settings, timeout_keys[timeout]) == seconds;
 }
 
-static int32_t timeouts_put(struct hsdp_job *job, int changed, const int64_t seconds[N_TIMEOUTS],
-                            struct hsdp_error *reterr)
-{
-    struct settings *settings = &job->settings;
-    int32_t status = HSDP_OK;
-
-    job_lock(job);
-    for (int i = 0; i < N_TIMEOUTS && status == HSDP_OK; i++) {
-        if (i == changed) {
-            status = settings_put_integer(settings, timeout_keys[i], seconds[i], "host", reterr);
-        } else if (is_derived(settings, timeout_keys[i]) && !is_number(settings, i, seconds[i])) {
-            status = settings_put_integer(settings, timeout_keys[i], seconds[i], DERIVED, reterr);
-        }
-    }
-    if (status == HSDP_OK) { /* else some may have no value yet */
-        job_timeout_update(job);
-    }
-    job_unlock(job);
-    return status;
-}
-
-void job_timeout_update(struct hsdp_job *job)
+/* After a change of phases or settings; locked. */
+static void timeouts_apply(struct hsdp_job *job)
 {
     uint64_t ms = (uint64_t)settings_integer(&job->settings, "nccl_timeout_seconds") * 1000u;
     uint64_t beat_ms =
@@ -110,6 +90,27 @@ void job_timeout_update(struct hsdp_job *job)
     atomic_store(&job->heartbeat_ms, beat_ms);
     atomic_store(&job->idle_limit_ms, idle_ms);
     atomic_store(&job->silence_ms, silence_ms);
+}
+
+static int32_t timeouts_put(struct hsdp_job *job, int changed, const int64_t seconds[N_TIMEOUTS],
+                            struct hsdp_error *reterr)
+{
+    struct settings *settings = &job->settings;
+    int32_t status = HSDP_OK;
+
+    job_lock(job);
+    for (int i = 0; i < N_TIMEOUTS && status == HSDP_OK; i++) {
+        if (i == changed) {
+            status = settings_put_integer(settings, timeout_keys[i], seconds[i], "host", reterr);
+        } else if (is_derived(settings, timeout_keys[i]) && !is_number(settings, i, seconds[i])) {
+            status = settings_put_integer(settings, timeout_keys[i], seconds[i], DERIVED, reterr);
+        }
+    }
+    if (status == HSDP_OK) { /* else some may have no value yet */
+        timeouts_apply(job);
+    }
+    job_unlock(job);
+    return status;
 }
 
 void job_timeout_source(const struct hsdp_job *job, char *ret_text, uint64_t max_bytes)
@@ -311,7 +312,7 @@ int32_t job_phase_push(struct hsdp_job *job, const char *phase, uint64_t timeout
     top = &job->phases[job->n_phases++];
     snprintf(top->name, sizeof(top->name), "%s", phase);
     top->timeout_ms = timeout_ms;
-    job_timeout_update(job);
+    timeouts_apply(job);
     job_unlock(job);
     position_phase(job->position, top->name);
     return HSDP_OK;
@@ -324,7 +325,7 @@ int32_t job_phase_pop(struct hsdp_job *job, struct hsdp_error *reterr)
     }
     job_lock(job);
     job->n_phases--;
-    job_timeout_update(job);
+    timeouts_apply(job);
     job_unlock(job);
     position_phase(job->position, job->n_phases == 0 ? "" : job->phases[job->n_phases - 1].name);
     return HSDP_OK;

@@ -89,9 +89,6 @@ struct launch_identity {
     char values[LAUNCH_N_FIELDS][LAUNCH_VALUE_BYTES]; /* "" = not set; the rest is zero */
 };
 
-/** "HSDP_RUN_ID", ...; static text. */
-const char *launch_field_name(enum launch_field field);
-
 /**
  * Reads what tells this run from others, after launch_place_read; *ret_is_known is false when
  * nothing does (an attempt alone is nothing).

@@ -37,11 +37,6 @@ static const struct {
     [LAUNCH_SLURM_ATTEMPT] = {"SLURM_RESTART_COUNT", OF(LAUNCHER_SLURM)},
 };
 
-const char *launch_field_name(enum launch_field field)
-{
-    return fields[field].name;
-}
-
 /* ---------------------------------------------------------------------------------- reading */
 
 static void value_put(char ret_value[LAUNCH_VALUE_BYTES], const char *text)

@@ -63,12 +63,11 @@ struct nodes {
     /* The root. */
     struct node *nodes;
     uint32_t n_nodes;
-    uint32_t n_joined;   /* that are one of us, itself included */
     uint32_t *owners;    /* by rank: index of its node, NODES_NOBODY */
     uint32_t *pids;      /* by rank */
     uint32_t n_arrived;  /* ranks */
     uint32_t n_known;    /* ranks that have come, whether they fit or not */
-    uint32_t n_heralded; /* ranks of the leaders that have come */
+    uint32_t n_heralded; /* ranks of the nodes whose leaders have come */
     uint32_t n_failed;   /* nodes that have been told how the meeting has failed */
     uint64_t linger_ns;  /* misfit: so long the others may come to hear it; UINT64_MAX = none */
     struct hsdp_error misfit;

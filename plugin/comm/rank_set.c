@@ -39,14 +39,6 @@ void rank_set_add(struct rank_set *set, uint32_t rank)
     }
 }
 
-void rank_set_remove(struct rank_set *set, uint32_t rank)
-{
-    if (rank_set_has(set, rank)) {
-        set->words[rank / WORD_BITS] &= ~(UINT64_C(1) << rank % WORD_BITS);
-        set->n_ranks--;
-    }
-}
-
 /* The last of the ranks that follow each other from `rank` on. */
 static uint32_t run_end(const struct rank_set *set, uint32_t rank)
 {

@@ -20,7 +20,6 @@ void rank_set_fini(struct rank_set *set);
 
 /** A rank beyond the world is ignored; one that is there already counts once. */
 void rank_set_add(struct rank_set *set, uint32_t rank);
-void rank_set_remove(struct rank_set *set, uint32_t rank);
 bool rank_set_has(const struct rank_set *set, uint32_t rank);
 
 /** "rank 1", "ranks 1, 3 to 5", cut by "and 7 more"; at least 64 bytes. */

@@ -163,7 +163,6 @@ static void *busy_thread(void *user)
         }
         host_sleep_us(host->trial->delta_us % 300u);
         status = busy_ask(host, n_seen);
-        host->own->n_busy += status == HSDP_ERR_BUSY;
         if (status != HSDP_OK && status != HSDP_ERR_BUSY && host->own->busy_status == 0) {
             host->own->busy_status = status;
         }

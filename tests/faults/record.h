@@ -52,7 +52,6 @@ struct rank_record {
     _Atomic uint64_t abort_end_ns;
     int32_t abort_status;
     int32_t busy_status;  /* the first answer to a second thread that is neither OK nor BUSY */
-    uint32_t n_busy;      /* answers of BUSY */
     int32_t child_status; /* what the job answered in a child that was forked */
     bool has_finished;    /* it came to its end */
 };
