@@ -77,6 +77,9 @@ static int32_t refusals_tell(struct hsdp_job *job, struct control *control,
         if (!is_refusal(mailbox)) {
             continue;
         }
+        if (failure_first(job) != NULL) { /* what it could not do may have come of that */
+            return failure_tell(job, reterr);
+        }
         memcpy(&opinion, mailbox->bytes, sizeof(opinion));
         error_set(reterr, opinion.status, "%.31s: rank %" PRIu32 ": %.*s", mailbox->operation, rank,
                   (int)sizeof(opinion.message) - 1, opinion.message);
@@ -178,6 +181,9 @@ int32_t exchange_agree_by(struct hsdp_job *job, const char *operation, int32_t s
     struct mailbox mailbox = {.is_opinion = 1};
     int32_t exchanged;
 
+    if (status != HSDP_OK && failure_first(job) != NULL) {
+        return status; /* all hear of that failure itself */
+    }
     if (status != HSDP_OK) {
         snprintf(mine.message, sizeof(mine.message), "%.*s", (int)sizeof(mine.message) - 1,
                  reterr == NULL ? "" : reterr->message);
