@@ -107,7 +107,7 @@ static void placed_rank(uint32_t rank, void *shared)
     if (rank == 0 || status != HSDP_ERR_TIMEOUT) {
         status_assert(status, expected, &err);
     }
-    ck_assert_uint_le(ranks_now_ms() - start_ms, rank == 0 && expected != HSDP_OK ? 1900 : 4000);
+    ck_assert_uint_le(ranks_now_ms() - start_ms, rank == 0 && expected != HSDP_OK ? 1900 : 8000);
     if (expected == HSDP_ERR_ADDRESS_IN_USE && status == expected) {
         snprintf(port, sizeof(port), "%u", places->nodes.port);
         ck_assert_msg(strstr(err.message, port) != NULL, "%s", err.message);
