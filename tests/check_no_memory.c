@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Allocations that fail, each in turn: the call says so or does without, and the next one works. */
 #include <check.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "abi_host.h"
 #include "faults/inject.h"
+#include "jobs.h"
+#include "node_ranks.h"
 #include "ranks.h"
 #include "suite.h"
 
@@ -90,6 +93,77 @@ START_TEST(create_with_any_allocation_failing_says_no_memory)
 }
 END_TEST
 
+/* ------------------------------------------------------------------------- nodes that meet */
+
+struct meeting_case {
+    struct nodes_case nodes;
+    uint32_t nth;             /* the allocation of the root that fails */
+    struct hsdp_job *jobs[2]; /* each seen by its own rank */
+    _Atomic uint32_t n_failed;
+    _Atomic uint32_t is_over;
+};
+
+/* Until rank 0 is over with it, rank 1 is to be found; from then on it need not look any more. */
+static void *end_abort(void *user)
+{
+    struct meeting_case *meeting = user;
+
+    while (atomic_load(&meeting->is_over) == 0) {
+        ranks_sleep_ms(1);
+    }
+    job_abort(meeting->jobs[1], NULL, NULL);
+    return NULL;
+}
+
+static void looking_rank(struct meeting_case *meeting)
+{
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    pthread_t thread;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, end_abort, meeting), 0);
+    job_connect(meeting->jobs[1], &err);
+    pthread_join(thread, NULL);
+}
+
+static void meeting_rank(uint32_t rank, void *shared)
+{
+    struct meeting_case *meeting = shared;
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    struct hsdp_job *job;
+    int32_t status;
+
+    node_ranks_environment(&meeting->nodes, rank);
+    job = test_job_create("2");
+    meeting->jobs[rank] = job;
+    ck_assert_int_eq(job_enter(job, &err), HSDP_OK);
+    if (rank == 1) {
+        looking_rank(meeting);
+    } else {
+        inject_arm(INJECT_MEMORY, meeting->nth, false);
+        status = job_connect(job, &err);
+        inject_disarm();
+        atomic_store(&meeting->n_failed, inject_n_failed());
+        atomic_store(&meeting->is_over, 1u);
+        ck_assert_msg(status != HSDP_ERR_TIMEOUT, "allocation %u: %s", meeting->nth, err.message);
+    }
+    test_job_drop(job);
+}
+
+/* Whoever has been let in does not come again: the root may not just forget it. */
+START_TEST(connect_of_nodes_with_any_allocation_failing_is_never_a_timeout)
+{
+    struct meeting_case *meeting = ranks_memory(sizeof(*meeting));
+
+    meeting->n_failed = inject_is_possible(INJECT_MEMORY);
+    while (meeting->n_failed > 0) {
+        meeting->nth++;
+        meeting->nodes = (struct nodes_case){.sizes = "1,1", .port = node_ranks_port()};
+        atomic_store(&meeting->is_over, 0u);
+        ranks_run(2, RANKS_LIMIT_MS, meeting_rank, meeting);
+    }
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("no_memory");
@@ -98,6 +172,7 @@ Suite *module_suite(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, create_with_any_allocation_failing_says_no_memory, 0,
                         2 * N_OF(makings));
+    tcase_add_test(tcase, connect_of_nodes_with_any_allocation_failing_is_never_a_timeout);
     suite_add_tcase(suite, tcase);
     return suite;
 }

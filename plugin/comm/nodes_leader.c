@@ -104,6 +104,13 @@ static void leader_ended(void *user, enum net_end why)
     if (nodes->is_closing) {
         return;
     }
+    if (why == NET_END_MEMORY && !nodes->is_relaying) {
+        error_set(&err, HSDP_ERR_NO_MEMORY,
+                  "connect: rank %" PRIu32 " has no memory for what rank 0 says",
+                  nodes->job->launch.rank);
+        nodes_fail_own(nodes, nodes->job->launch.rank, &err);
+        return;
+    }
     error_set(&err, HSDP_ERR_PEER_LOST, "%speer lost: rank 0, the root, %s",
               nodes->is_relaying ? "" : "connect: ",
               why == NET_END_CLOSED ? "left the job" : net_end_text(why));

@@ -148,6 +148,17 @@ static bool meeting_hear(struct nodes *nodes, uint32_t index, uint32_t kind, con
 
 /* ------------------------------------------------------------------------- events of the hub */
 
+/* Who was let in once does not come again: without memory for it ranks do not meet. */
+static void meeting_fail_memory(struct nodes *nodes)
+{
+    struct hsdp_error err;
+
+    error_set(&err, HSDP_ERR_NO_MEMORY,
+              "connect: rank %" PRIu32 " has no memory for the leader of a node",
+              nodes->job->launch.rank);
+    nodes_fail_own(nodes, nodes->job->launch.rank, &err);
+}
+
 static void hub_joined(void *user, uint32_t peer, const struct net_identity *who)
 {
     struct nodes *nodes = user;
@@ -166,7 +177,8 @@ static void hub_joined(void *user, uint32_t peer, const struct net_identity *who
     }
     if (grown == NULL || ranks == NULL) {
         free(ranks);
-        hub_end(nodes->hub, peer); /* it comes again, or is missed */
+        hub_end(nodes->hub, peer);
+        meeting_fail_memory(nodes);
         return;
     }
     memset(&nodes->nodes[nodes->n_nodes], 0, sizeof(*grown));
@@ -222,6 +234,9 @@ static void hub_ended(void *user, uint32_t peer, enum net_end why)
     struct node *node;
     uint32_t index;
 
+    if (why == NET_END_MEMORY && !nodes->is_relaying) {
+        meeting_fail_memory(nodes);
+    }
     node = node_of_peer(nodes, peer, &index);
     if (node == NULL) {
         return;

@@ -19,7 +19,8 @@ struct hub_events {
     void (*joined)(void *user, uint32_t peer, const struct net_identity *who);
     void (*received)(void *user, uint32_t peer, uint32_t kind, const uint8_t *bytes,
                      uint64_t n_bytes);
-    /* The last of this peer; not called after hub_end. */
+    /* The last of this peer; not called after hub_end. With NET_END_MEMORY also without joined, of
+     * one that could not be let in to the end. */
     void (*ended)(void *user, uint32_t peer, enum net_end why);
     void *user;
 };

@@ -229,9 +229,11 @@ static void guest_hear(void *user, struct link *link, enum channel_event event)
 /* Frees one that has ended, and then says so: from now on its number is nobody's. */
 static void guest_settle(struct hub *hub, struct guest *guest)
 {
-    bool was_peer = guest->state == GUEST_PEER && !guest->link.is_leaving;
     uint32_t number = guest->number;
     enum net_end why = guest->link.end;
+    /* Who has proved itself may take itself for let in, and then it does not come again. */
+    bool was_peer =
+        guest->state == GUEST_PEER || (guest->state == GUEST_PROVED && why == NET_END_MEMORY);
 
     if (why == NET_END_NONE) {
         return;
@@ -239,6 +241,7 @@ static void guest_settle(struct hub *hub, struct guest *guest)
     if (guest->state == GUEST_STRANGER && why != NET_END_SILENT) {
         refusal_count(hub, &guest->link.channel);
     }
+    was_peer = was_peer && !guest->link.is_leaving;
     guest_free(hub, guest);
     if (was_peer) {
         hub->spec.events.ended(hub->spec.events.user, number, why);
