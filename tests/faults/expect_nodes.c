@@ -73,6 +73,8 @@ static void early_standstill_expect(struct sight *sight)
     absence_expect(sight);
     if (sight->is_leader && !sight->is_beside) {
         answer_add(sight->answers, HSDP_ERR_PEER_LOST, sight->victim, ANSWER_SILENCE);
+        answer_add(sight->answers, HSDP_ERR_PEER_LOST, sight->is_root ? 1 : sight->node,
+                   ANSWER_SILENCE);
     }
 }
 
@@ -138,9 +140,10 @@ static void link_expect(struct sight *sight)
     uint64_t there = is_cut ? sight->node : sight->victim;
 
     answer_add(sight->answers, HSDP_ERR_PEER_LOST, sight->is_beside ? 1 : there, time);
-    if (sight->is_early && is_cut) { /* before it was let in, or with only its leader known */
+    if (sight->is_early) { /* before it was let in, or with only its leader known */
         answer_add(sight->answers, HSDP_ERR_PEER_LOST, sight->is_beside ? 1 : sight->victim, time);
-        answer_add(sight->answers, HSDP_ERR_TIMEOUT, sight->is_beside ? 1 : there, ANSWER_TIMEOUT);
+        answer_add(sight->answers, HSDP_ERR_TIMEOUT, sight->is_beside ? 1 : sight->node,
+                   ANSWER_TIMEOUT);
     }
 }
 

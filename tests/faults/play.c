@@ -124,7 +124,25 @@ static void victim_strike(struct play *play)
     }
 }
 
-/* Once only the victim is left, it may go on: again and again, as it may be stopped later still. */
+/* By a signal, and not by a tracer: a sanitizer that looks for leaks is one. */
+static bool is_stopped(pid_t pid)
+{
+    char path[64];
+    char state = '?';
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+    file = fopen(path, "r");
+    if (file != NULL) {
+        if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1) {
+            state = '?';
+        }
+        fclose(file);
+    }
+    return state == 'T';
+}
+
+/* Once only the victim is left, it may go on: whenever it is stopped, which may be later still. */
 static void victim_release(struct play *play)
 {
     pid_t pid = play->pids[play->trial->victim];
@@ -133,7 +151,7 @@ static void victim_release(struct play *play)
         return;
     }
     atomic_store(&play->record->is_over, 1);
-    if (pid > 0 && play->trial->kind == FAULT_STOP) {
+    if (pid > 0 && play->trial->kind == FAULT_STOP && is_stopped(pid)) {
         kill(pid, SIGCONT);
     }
 }
