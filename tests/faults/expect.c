@@ -204,9 +204,9 @@ static void times_judge(struct judge *judge, uint32_t rank, const struct call_re
     uint64_t least_ms = least_timeout_ms(judge, call);
     uint64_t inexact_ms = call->kind == CALL_CONNECT ? SKEW_MS : 5; /* it waits several times */
     bool is_timeout = answer->time == ANSWER_TIMEOUT;
-    uint64_t allowed_ms = is_timeout                       ? call->timeout_ms + TIMEOUT_MS
+    uint64_t allowed_ms = answer->time == ANSWER_PROMPT    ? PROMPT_MS
                           : answer->time == ANSWER_SILENCE ? judge->trial->silence_ms + SILENCE_MS
-                                                           : PROMPT_MS;
+                                                           : call->timeout_ms + TIMEOUT_MS;
     uint64_t took_ns = call->end_ns > from_ns ? call->end_ns - from_ns : 0;
 
     if (took_ns > judge->judgement->latest_ns) {

@@ -149,14 +149,20 @@ static void link_expect(struct sight *sight)
 
 static void allocation_expect(struct sight *sight)
 {
-    answer_add(sight->answers, HSDP_ERR_NO_MEMORY, 0, ANSWER_PROMPT);
-    answer_add(sight->answers, HSDP_ERR_UNAVAILABLE, 0, ANSWER_PROMPT);
-    answer_add(sight->answers, HSDP_ERR_ABORTED, 0, ANSWER_PROMPT);
+    struct answers *answers = sight->answers;
+
+    answer_add(answers, HSDP_ERR_UNAVAILABLE, 0, ANSWER_PROMPT);
+    answer_add(answers, HSDP_ERR_ABORTED, 0, ANSWER_PROMPT);
     death_expect(sight);
-    if (sight->is_early && sight->rank == sight->judge->trial->victim) {
-        /* It has looked for the root all the time, and says what it met. */
-        answer_add(sight->answers, HSDP_ERR_TIMEOUT, 1, ANSWER_TIMEOUT);
-        sight->answers->rows[sight->answers->n_rows - 1].text = NO_MEMORY;
+    if (!sight->is_early) {
+        answer_add(answers, HSDP_ERR_NO_MEMORY, 0, ANSWER_PROMPT);
+        return;
+    }
+    /* It may have tried to let others in, or to find the root, until the end. */
+    answer_add(answers, HSDP_ERR_NO_MEMORY, 0, ANSWER_BY_TIMEOUT);
+    if (sight->is_leader && sight->is_beside) {
+        answer_add(answers, HSDP_ERR_TIMEOUT, 1, ANSWER_TIMEOUT);
+        answers->rows[answers->n_rows - 1].text = NO_MEMORY;
     }
 }
 

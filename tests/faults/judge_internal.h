@@ -17,9 +17,10 @@ struct judge {
 
 /* By when an answer comes. */
 enum answer_time {
-    ANSWER_PROMPT,  /* at once */
-    ANSWER_SILENCE, /* when a link has been silent for as long as is allowed */
-    ANSWER_TIMEOUT, /* at T */
+    ANSWER_PROMPT,     /* at once */
+    ANSWER_SILENCE,    /* when a link has been silent for as long as is allowed */
+    ANSWER_TIMEOUT,    /* at T */
+    ANSWER_BY_TIMEOUT, /* at T, or sooner */
 };
 
 /* One answer that is right. */
