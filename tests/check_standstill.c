@@ -39,7 +39,7 @@ static const char *const call_names[N_CALLS] = {"setting_set",
                                                 "close"};
 
 /* A deadline is far away: who is in time has not waited for one. */
-#define IN_TIME_MS 9000u
+#define IN_TIME_MS 15000u
 
 /* One model in an edit, one at rest, and a group. */
 struct party {
