@@ -49,7 +49,9 @@ extern "C" {
  * peer_silence_seconds, HSDP_ERR_PEER_LOST; a host that makes no call for
  * heartbeat_timeout_seconds (in a phase, for the phase's timeout where that is longer),
  * HSDP_ERR_TIMEOUT of "heartbeat"; a failure that another rank has reported. Time in which a
- * process was stopped does not count. A child that is forked keeps nothing of a job open.
+ * process was stopped, a second or longer, counts neither there nor for its own deadlines: a job
+ * that was stopped as a whole goes on. Those who wait for it and run keep theirs. A child that is
+ * forked keeps nothing of a job open.
  */
 
 /**

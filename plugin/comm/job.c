@@ -24,7 +24,6 @@
 
 #define SPIN_TRIES         60u /* before a wait sleeps; a microsecond or less each */
 #define SPIN_TRIES_CROWDED 4u
-#define AWAY_MIN_NS        UINT64_C(1000000000) /* a host that computes so long is no stuck one */
 
 /* ---------------------------------------------------------------------------------- making */
 

@@ -129,7 +129,8 @@ struct hsdp_job {
     _Atomic uint64_t n_open;
     uint64_t last_ticket;
     uint64_t left_ns;          /* when the host left with work open; 0 = it is inside, or none is */
-    uint64_t away_ns;          /* all of its long absences so far */
+    uint64_t away_ns;          /* all of its long absences so far, and when it was stopped inside */
+    uint64_t look_ns;          /* when the call that waits was last seen to run */
     uint64_t next_look_ns;     /* when deadlines and peers are looked at again */
     _Atomic uint32_t look_now; /* or at once: somebody has died */
     struct standstill standstill;
@@ -187,11 +188,14 @@ void work_fail_all(struct hsdp_job *job, int32_t status);
 struct work *work_find(const struct hsdp_job *job, uint64_t ticket);
 
 /* wait.c */
+#define AWAY_MIN_NS UINT64_C(1000000000) /* who does nothing for so long was not there */
+
 struct waiting {
     const struct wait *wait; /* NULL = only for the ticket */
     uint64_t ticket;         /* 0 = only for the wait */
     uint64_t give_up_ns;     /* HSDP_PENDING from then on; UINT64_MAX = never, 0 = at once */
-    uint64_t start_ns;       /* this and the next are set by wait_run */
+    uint64_t start_ns;       /* this and the next two are set by wait_run */
+    uint64_t away_ns;        /* as in work */
     uint64_t serial;         /* among the waits of the job */
 };
 int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_error *reterr);

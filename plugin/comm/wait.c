@@ -118,6 +118,8 @@ int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_erro
     int32_t status;
 
     waiting->start_ns = clock_now_ns();
+    waiting->away_ns = job->away_ns;
+    job->look_ns = waiting->start_ns;
     waiting->serial = ++job->standstill.n_waits;
     status = waiting_loop(job, waiting, reterr);
     now_ns = clock_now_ns();

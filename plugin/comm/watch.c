@@ -246,12 +246,13 @@ static int32_t call_judge(struct hsdp_job *job, const struct waiting *waiting, s
 {
     struct wait turn = {.operation = "ticket.wait", .ticket = waiting->ticket};
     struct work *work = waiting->ticket == 0 ? NULL : work_find(job, waiting->ticket);
+    uint64_t away_ns = job->away_ns - waiting->away_ns;
 
     if (waiting->wait != NULL) {
-        return wait_judge(job, waiting->wait, waiting->start_ns, 0, look, reterr);
+        return wait_judge(job, waiting->wait, waiting->start_ns, away_ns, look, reterr);
     }
     if (work != NULL && work->blocker(work) == NULL) {
-        return wait_judge(job, &turn, waiting->start_ns, 0, look, reterr);
+        return wait_judge(job, &turn, waiting->start_ns, away_ns, look, reterr);
     }
     return HSDP_OK;
 }
@@ -292,12 +293,26 @@ void watch_tell(struct hsdp_job *job, const struct waiting *waiting, uint64_t as
     position_wait(job->position, wait, missing_ranks(wait), since_ns, asked_ns);
 }
 
+/*
+ * A wait looks every few milliseconds. Where it did not, this process was stopped, maybe with all
+ * others (Ctrl-Z, a machine that was frozen): in that time nobody could come. Those who were not
+ * stopped keep the deadline.
+ */
+static void stops_count(struct hsdp_job *job, uint64_t now_ns)
+{
+    uint64_t gap_ns = now_ns - job->look_ns;
+
+    job->away_ns += gap_ns >= AWAY_MIN_NS ? gap_ns : 0;
+    job->look_ns = now_ns;
+}
+
 int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct hsdp_error *reterr)
 {
     struct look look = {.now_ns = clock_now_ns()};
     uint64_t needed = waiting->wait == NULL ? 0 : needed_ranks(waiting->wait);
     int32_t status;
 
+    stops_count(job, look.now_ns);
     if (atomic_exchange(&job->look_now, 0u) == 0 && look.now_ns < job->next_look_ns) {
         return HSDP_OK;
     }
