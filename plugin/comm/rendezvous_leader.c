@@ -190,7 +190,20 @@ static void guest_know(struct meeting *meeting, struct guest *guest, const struc
     wire_send_message(guest->fd, &message, -1);
 }
 
-static void guests_accept(struct meeting *meeting)
+/* Strangers that say nothing go soon and make room; else those who knock can never come in. */
+static int32_t descriptors_check(const struct meeting *meeting, int reason,
+                                 struct hsdp_error *reterr)
+{
+    if ((reason != EMFILE && reason != ENFILE) || meeting->n_known < meeting->n_guests) {
+        return HSDP_OK;
+    }
+    return error_set(reterr, HSDP_ERR_UNAVAILABLE,
+                     "connect: rank %" PRIu32 " has no descriptor left for the %" PRIu32
+                     " other ranks of its host: %s",
+                     meeting->own.rank, meeting->own.local_ranks - 1, strerror(reason));
+}
+
+static int32_t guests_accept(struct meeting *meeting, struct hsdp_error *reterr)
 {
     while (meeting->n_guests < MAX_GUESTS) {
         struct guest *guest = &meeting->guests[meeting->n_guests];
@@ -200,7 +213,7 @@ static void guests_accept(struct meeting *meeting)
         guest->pidfd = -1;
         guest->fd = accept4(meeting->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (guest->fd < 0) {
-            return;
+            return descriptors_check(meeting, errno, reterr);
         }
         if (!wire_peer(guest->fd, &uid, &guest->pid) || uid != (uint32_t)geteuid()) {
             guest_close(guest); /* another user's: not one word with it */
@@ -210,6 +223,7 @@ static void guests_accept(struct meeting *meeting)
         guest->drop_ns = clock_deadline_ns(HELLO_LIMIT_MS);
         meeting->n_guests++;
     }
+    return HSDP_OK;
 }
 
 /* -------------------------------------------------------------------------- what they say */
@@ -368,7 +382,7 @@ static int32_t meeting_step(struct meeting *meeting, struct hsdp_error *reterr)
     }
     status = guests_serve(meeting, reterr);
     if (status == HSDP_OK && meeting->polls[POLL_LISTENER].revents != 0) {
-        guests_accept(meeting);
+        status = guests_accept(meeting, reterr);
     }
     return status == HSDP_OK ? HSDP_PENDING : status;
 }
@@ -501,7 +515,7 @@ static void late_tell(struct meeting *meeting, struct wire_message *message)
         guests_tell(meeting, message, -1);
         guests_drop(meeting, true);
         if (meeting->polls[POLL_LISTENER].revents != 0) {
-            guests_accept(meeting);
+            guests_accept(meeting, &err);
         }
     }
 }
