@@ -274,7 +274,7 @@ START_TEST(config_microbatches_batch_that_does_not_fit_is_refused)
 {
     uint32_t n_microbatches = 77;
 
-    ck_assert_int_eq(config_microbatches(&config, 3, &n_microbatches, &fault), FAULT_CONFIG);
+    ck_assert_int_eq(config_microbatches(&config, 3, &n_microbatches, &fault), FAULT_PLACE);
     ck_assert_str_eq(fault.text,
                      "global_batch_size 16 (default) is not a multiple of micro_batch_size 4 "
                      "(default) times 3 ranks; a multiple of 12 is allowed");

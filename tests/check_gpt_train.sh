@@ -100,19 +100,19 @@ says "puts what the plugin tells into its log" "$stamp \| job \"default\": rank 
 
 for strange in 'sharding_strategy=FSDP' 'sharding_strategy=hsdp ' 'sharding_strategy=' \
     'shard_size=3' 'shard_size=0' 'param_dtype=fp8' 'slots=65' 'replicate_dims=foo' 'backend=tcp' \
-    'nccl_timeout_seconds=30s' 'accumulation_scope=outer' 'num_layers=0' 'global_batch_size=12' \
+    'nccl_timeout_seconds=30s' 'accumulation_scope=outer' 'num_layers=0' \
     'hidden_size=15' 'seed' 'shardingstrategy=x'; do
     ends "refuses --set '$strange'" 2 '^hsdp-gpt: rank 0: .{20}' 4 --set "$strange"
     says "refuses --set '$strange' in one sentence" '^hsdp-gpt' 1
 done
-for strange in 'dataset=/nowhere/text' 'plugin=/nowhere/hsdp.so'; do
+for strange in 'dataset=/nowhere/text' 'plugin=/nowhere/hsdp.so' 'global_batch_size=12'; do
     ends "refuses --set '$strange'" 2 '^hsdp-gpt: rank 0: .{20}' 4 --set "$strange"
-    says "refuses --set '$strange' on every rank" '^hsdp-gpt: rank [0-3]: .*/nowhere/' 4
+    says "refuses --set '$strange' on every rank" '^hsdp-gpt: rank [0-3]: .*(/nowhere/|global_batch_size 12 )' 4
 done
 # a rank that fails alone says why, though it is not rank 0
 # shellcheck disable=SC2016
 for own in 'set -- "$@" --set dataset=/nowhere/text' 'set -- "$@" --set plugin=/nowhere/hsdp.so' \
-    'export HSDP_SLOTS=0' 'cd /; set -- "$1" --config nowhere.yaml'; do
+    'export HSDP_SLOTS=0' 'export WORLD_SIZE=5 LOCAL_WORLD_SIZE=5' 'cd /; set -- "$1" --config nowhere.yaml'; do
     "$HSDP_RUN" --quiet --grace 1 --timeout 30 -n 4 sh -c "
         if [ \$RANK = 2 ]; then $own; fi; exec \"\$@\"" - \
         "$HSDP_GPT" --config "$scratch/gpt.yaml" >"$output" 2>&1

@@ -96,7 +96,7 @@ int config_microbatches(const struct config *config, uint32_t n_ranks, uint32_t 
 
     if (config->global_batch_size % together != 0) {
         return fault_set(
-            ret_fault, FAULT_CONFIG,
+            ret_fault, FAULT_PLACE, /* the number of ranks is the environment's */
             "global_batch_size %ju (%s) is not a multiple of micro_batch_size %ju (%s) "
             "times %u ranks; a multiple of %ju is allowed",
             (uintmax_t)config->global_batch_size, origin_of(config, "global_batch_size"),
