@@ -44,7 +44,7 @@ struct meeting {
     struct wire_hello own;
     uint64_t deadline_ns;
     uint64_t linger_ns; /* UINT64_MAX while all agree */
-    uint64_t arrived;   /* mask of local ranks */
+    uint32_t n_good;    /* ranks that have come and are of us, this one included */
     uint32_t n_known;
     uint32_t n_guests;
     uint32_t reporter; /* of what ended it */
@@ -54,13 +54,6 @@ struct meeting {
     struct guest guests[MAX_GUESTS];
     struct pollfd polls[POLLS_MAX];
 };
-
-static uint64_t all_locals(const struct meeting *meeting)
-{
-    uint32_t n = meeting->own.local_ranks;
-
-    return n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
-}
 
 static void guest_close(struct guest *guest)
 {
@@ -182,7 +175,7 @@ static void guest_know(struct meeting *meeting, struct guest *guest, const struc
     meeting->n_known++;
     if (hello_check(meeting, guest, hello, &err) == HSDP_OK) {
         guest->is_good = true;
-        meeting->arrived |= UINT64_C(1) << hello->local_rank;
+        meeting->n_good++;
         nodes_arrived(meeting->nodes, guest->rank, guest->pid);
     } else {
         misfit_note(meeting, &err);
@@ -372,7 +365,7 @@ static int32_t meeting_step(struct meeting *meeting, struct hsdp_error *reterr)
     if (status == HSDP_OK) {
         status = nodes_meet(meeting->nodes, &meeting->reporter, reterr);
     }
-    if (status < 0 || (status == HSDP_OK && meeting->arrived == all_locals(meeting) &&
+    if (status < 0 || (status == HSDP_OK && meeting->n_good == meeting->own.local_ranks &&
                        meeting->misfit.status == HSDP_OK)) {
         return status;
     }
@@ -574,7 +567,7 @@ int32_t rendezvous_leader(struct hsdp_job *job, uint64_t deadline_ns, struct hsd
     meeting->job = job;
     meeting->deadline_ns = deadline_ns;
     meeting->linger_ns = UINT64_MAX;
-    meeting->arrived = 1;
+    meeting->n_good = 1;
     meeting->listener = -1;
     meeting->reporter = job->launch.rank;
     rendezvous_hello(job, &meeting->own);
