@@ -247,7 +247,7 @@ START_TEST(training_without_a_wait_gives_other_bits)
 
     current_wait = _i;
     current_run = wait_run(_i);
-    for (current_ms = 2; current_ms <= 128 && !has_differed; current_ms *= 4) {
+    for (current_ms = 2; current_ms <= 512 && !has_differed; current_ms *= 4) {
         memset(delays, 0, sizeof(*delays));
         ranks_run(N_RANKS, 2 * RANKS_LIMIT_MS, removal_rank, delays);
         ck_assert(is_same(&delays->trials[0], &delays->trials[1]));

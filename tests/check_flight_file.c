@@ -205,6 +205,7 @@ static void scene_play(struct scene *scene)
     while (!process_is_stopped((uint32_t)ranks.pids[3])) {
         ranks_sleep_ms(1);
     }
+    ranks_sleep_ms(500); /* until the others wait */
     ranks_kill(&ranks, 1);
     while (ranks_running(&ranks) > 1) {
         ranks_sleep_ms(5);
