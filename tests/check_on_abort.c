@@ -81,20 +81,61 @@ START_TEST(exchange_of_a_failed_job_tells_its_reason)
 }
 END_TEST
 
-START_TEST(job_destroy_before_anybody_has_told_the_host_tells_it)
+/* It goes before its watchdog has looked again. */
+static void hasty_rank(uint32_t rank, void *shared)
 {
     struct told told = {.n = 0};
+    struct hsdp_job *job = job_make(&told);
     struct hsdp_error err = HSDP_ERROR_INIT;
-    struct hsdp_job *job;
 
-    ranks_environment_clear();
-    job = job_make(&told);
+    (void)rank;
+    (void)shared;
     status_assert(job_connect(job, &err), HSDP_OK, &err);
     failure_put(job, &err);
-    ck_assert_uint_eq(told.n, 0);
     test_job_drop(job);
     ck_assert_uint_eq(told.n, 1);
     ck_assert_str_eq(told.message, "the reason");
+}
+
+START_TEST(job_destroy_before_anybody_has_told_the_host_tells_it)
+{
+    ranks_run(2, RANKS_LIMIT_MS, hasty_rank, NULL);
+}
+END_TEST
+
+/* Four seconds: destroy waits for one of them, and the thread is left to itself. */
+static void abort_linger(void *user, const struct hsdp_error *reason)
+{
+    _Atomic uint32_t *n = user;
+
+    (void)reason;
+    atomic_fetch_add(n, 1u);
+    ranks_sleep_ms(4000);
+}
+
+static void lingering_rank(uint32_t rank, void *shared)
+{
+    _Atomic uint32_t *n_told = (_Atomic uint32_t *)shared + rank;
+    struct hsdp_job_spec spec = HSDP_JOB_SPEC_INIT;
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    uint64_t start_ms;
+    struct hsdp_job *job;
+
+    spec.on_abort = abort_linger;
+    spec.user = n_told;
+    status_assert(job_create(&spec, &job, &err), HSDP_OK, &err);
+    status_assert(job_enter(job, &err), HSDP_OK, &err);
+    status_assert(job_connect(job, &err), HSDP_OK, &err);
+    failure_put(job, &err);
+    start_ms = ranks_now_ms();
+    test_job_drop(job);
+    ck_assert_uint_lt(ranks_now_ms() - start_ms, 3500);
+    ck_assert_uint_eq(atomic_load(n_told), 1);
+}
+
+START_TEST(job_destroy_does_not_wait_for_a_host_that_stays_in_its_on_abort)
+{
+    ranks_run(2, RANKS_LIMIT_MS, lingering_rank, ranks_memory(2 * sizeof(_Atomic uint32_t)));
 }
 END_TEST
 
@@ -106,6 +147,7 @@ Suite *module_suite(void)
     tcase_set_timeout(tcase, 30);
     tcase_add_test(tcase, exchange_of_a_failed_job_tells_its_reason);
     tcase_add_test(tcase, job_destroy_before_anybody_has_told_the_host_tells_it);
+    tcase_add_test(tcase, job_destroy_does_not_wait_for_a_host_that_stays_in_its_on_abort);
     suite_add_tcase(suite, tcase);
     return suite;
 }

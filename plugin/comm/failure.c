@@ -69,7 +69,8 @@ void failure_alert(struct hsdp_job *job)
     }
 }
 
-void failure_notice(struct hsdp_job *job)
+/* Tells this process's host, once; on a thread of the host. */
+static void failure_notice(struct hsdp_job *job)
 {
     const struct failure *first = failure_first(job);
 

@@ -35,8 +35,6 @@ int32_t failure_record(struct hsdp_job *job, uint32_t reporter, struct hsdp_erro
 
 /** Calls on_abort, once for a job that has failed, on whatever thread. */
 void failure_alert(struct hsdp_job *job);
-/** Tells this process's host all there is to tell of it, once; on a thread of the host. */
-void failure_notice(struct hsdp_job *job);
 
 /**
  * For a call that was inside when the job failed: fills *reterr with the first failure itself and

@@ -222,9 +222,6 @@ void job_destroy(struct hsdp_job *job)
     if (job == NULL) {
         return;
     }
-    if (*job->alive != 0 && failure_first(job) != NULL) {
-        failure_notice(job); /* no call and no watchdog may have come to it */
-    }
     control = atomic_load(&job->control);
     if (*job->alive != 0 && control != NULL && atomic_load(&job->state) != JOB_CLOSED) {
         atomic_store(&control->ranks[job->node_index].has_left, 1u);

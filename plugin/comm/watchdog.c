@@ -152,6 +152,9 @@ static void *thread_run(void *argument)
         watchdog_look(dog);
         service_serve(dog);
     }
+    if (atomic_load(&control->ranks[dog->job->node_index].has_closed) == 0) {
+        failure_alert(dog->job); /* a host that goes at once is told, too: not on its own thread */
+    }
     thread_end(dog);
     return NULL;
 }
