@@ -160,8 +160,8 @@ struct hsdp_job_ops {
      *
      * Errors: HSDP_ERR_TIMEOUT names who did not come, HSDP_ERR_PEER_LOST who died meanwhile;
      * HSDP_ERR_MISMATCH the first differing setting and rank, differing world sizes, a rank that
-     * came twice, one of another run or attempt; HSDP_ERR_ADDRESS_IN_USE when another process
-     * leads the ranks of this node already, or others hold all ports of rank 0;
+     * came twice while they met, one of another run or attempt; HSDP_ERR_ADDRESS_IN_USE when
+     * another process leads the ranks of this node already, or others hold all ports of rank 0;
      * HSDP_ERR_UNAVAILABLE for a backend without its library or device, ranks that cannot see
      * each other's processes, a token_file that cannot be read, and callbacks that fail;
      * HSDP_ERR_INVALID for a token_file that holds no token, or that others may read;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages are sent as they lie");
+
 #define RANK_BYTES (sizeof(struct nodes_run) + JOB_EXCHANGE_MAX_BYTES + sizeof(struct nodes_rank))
 
 uint64_t nodes_max_bytes(uint32_t world_ranks)

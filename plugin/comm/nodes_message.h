@@ -23,7 +23,7 @@
  *     root    PROBE      what are your ranks doing that have not come to this exchange?
  *     leader  POSITIONS  the answer
  *
- * Numbers are those of the machine: the handshake of net/ refuses other byte orders.
+ * Numbers are little endian, as on every machine that this is built for.
  */
 enum nodes_kind {
     NODES_JOIN = 1,
