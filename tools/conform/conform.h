@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a check of the conformance kit is, and what it may use. */
+#ifndef CONFORM_CONFORM_H
+#define CONFORM_CONFORM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hsdp/hsdp.h"
+#include "hsdp/loader.h"
+
+/*
+ * A check is one promise of the ABI. It runs as one process for each of its ranks, in the
+ * environment that a launcher gives them, under a limit of time; so a plugin that crashes or hangs
+ * fails the check, and not the kit. What a rank writes to stdout or stderr fails the check, too:
+ * a plugin is silent.
+ *
+ * A rank passes by returning. It fails by conform_fail(), whose sentence says what was promised and
+ * what was found; where several do, the first in time is reported.
+ */
+
+#define CONFORM_MAX_RANKS    16u
+#define CONFORM_LIMIT_MS     20000u /* of a check, unless it says otherwise */
+#define CONFORM_SHARED_BYTES 65536u
+
+/* What a rank of a check knows. */
+struct conform {
+    const char *plugin_path;
+    const struct hsdp_api *api; /* NULL where the check loads the plugin by itself */
+    struct hsdp_error err;      /* handed to the calls of conform_must and conform_must_refuse */
+    void *shared;               /* zeroed; all ranks of the check see it */
+    uint64_t seed;              /* of everything random: the kit's --seed */
+    uint32_t rank;
+    uint32_t n_ranks;
+    void *slot; /* the runner's own */
+};
+
+#define CONFORM_UNLOADED 1u /* the check loads the plugin by itself */
+
+struct conform_check {
+    const char *name;    /* a sentence: "a second connect is refused" */
+    const char *promise; /* where it is promised: "job.h: connect" */
+    void (*run)(struct conform *conform);
+    uint32_t n_ranks;  /* processes; 0 = as many as the kit's -n says */
+    uint32_t limit_ms; /* 0 = CONFORM_LIMIT_MS */
+    uint32_t flags;    /* CONFORM_UNLOADED */
+};
+
+/* A chapter: what belongs together, in the order in which it runs. */
+struct conform_chapter {
+    const char *name;  /* one word, for --chapter */
+    const char *title; /* a few words, for the table */
+    const struct conform_check *checks;
+    uint32_t n_checks;
+};
+
+/** Ends this rank: the check has failed. */
+_Noreturn void conform_fail(struct conform *conform, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/** Ends this rank: the promise does not apply to this plugin, or cannot be checked here. */
+_Noreturn void conform_skip(struct conform *conform, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/** From here on this rank has to end by a signal, or by SIGKILL from a peer. */
+void conform_expect_signal(struct conform *conform, int signal_number);
+
+/** The process of a rank, for kill(); it waits until that one has begun. */
+int32_t conform_process(struct conform *conform, uint32_t rank);
+
+/** Waits until all ranks of the check that still run have come here. Without the plugin. */
+void conform_meet(struct conform *conform);
+
+/** Milliseconds of CLOCK_MONOTONIC. */
+uint64_t conform_now_ms(void);
+void conform_sleep_ms(uint32_t ms);
+
+/** Something holds, else the check fails with a sentence. */
+#define conform_expect(conform, condition, ...)                                                    \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            conform_fail((conform), __VA_ARGS__);                                                  \
+        }                                                                                          \
+    } while (0)
+
+/** A call succeeds. */
+#define conform_must(conform, call) conform_check_ok((conform), #call, (call))
+
+/** A call is refused with a status, and what the rules of errors say holds for the error. */
+#define conform_must_refuse(conform, call, status)                                                 \
+    conform_check_refused((conform), #call, (call), (status))
+
+void conform_check_ok(struct conform *conform, const char *call, int32_t found);
+void conform_check_refused(struct conform *conform, const char *call, int32_t found,
+                           int32_t expected);
+
+/* ------------------------------------------------------------------------------------- chapters */
+
+extern const struct conform_chapter conform_negotiation; /* entry, versions, tables, describe */
+extern const struct conform_chapter conform_arguments; /* every function, every kind of argument */
+extern const struct conform_chapter conform_planning;  /* meshes, selectors, settings, plans */
+extern const struct conform_chapter conform_mathematics; /* strategies against a serial model */
+extern const struct conform_chapter conform_collectives; /* groups of the host */
+extern const struct conform_chapter conform_steps;       /* norm, clip, weight, publish, discard */
+extern const struct conform_chapter conform_loading;     /* edits, import, export, sync, states */
+extern const struct conform_chapter conform_deadlines;   /* waits end in time */
+extern const struct conform_chapter conform_failures;    /* named on every rank, job over, abort */
+extern const struct conform_chapter conform_views;       /* fixed addresses, read-only, zeroed */
+extern const struct conform_chapter conform_hygiene;     /* nothing leaked, nothing touched */
+
+#endif /* CONFORM_CONFORM_H */
