@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Describing the plugin without a job: versions, strategies, transports, extensions, settings. */
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,7 +8,11 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "call.h"
+#include "comm/launch.h"
+#include "comm/libraries.h"
+#include "device/kernels.h"
 #include "plan/placement.h"
+#include "plan/plan.h"
 #include "tables.h"
 
 /* Adds the words of a space-separated list as an array of strings. */
@@ -30,9 +35,9 @@ static const char *cut_words(char cut)
 {
     switch (cut) {
     case 'I':
-        return "inner dimensions";
+        return "inner";
     case 'R':
-        return "all reduced dimensions";
+        return "all";
     default:
         return "nothing";
     }
@@ -55,35 +60,119 @@ static void strategies_write(struct text *text)
     json_close(text, ']');
 }
 
-/* The shm transport needs memory without a name; some sandboxes forbid it. */
-static bool shm_is_usable(void)
+/* Why the shm transport cannot be used here, NULL if it can. */
+static const char *shm_refusal(void)
 {
-    int fd = memfd_create("hsdp-describe", MFD_CLOEXEC);
+    long page_bytes = sysconf(_SC_PAGESIZE);
+    int fd;
 
+    if (page_bytes <= 0 || PLAN_GRANULE_BYTES % (uint64_t)page_bytes != 0) {
+        return "the pages of this system are larger than 4096 bytes";
+    }
+    fd = memfd_create("hsdp-describe", MFD_CLOEXEC);
     if (fd < 0) {
-        return false;
+        return "memfd_create is not allowed here"; /* some sandboxes forbid it */
     }
     close(fd);
-    return true;
+    return NULL;
 }
 
-static void transport_write(struct text *text, const char *name, bool is_usable, const char *reason)
+/* Whether the system gives shared memory in huge pages: the word in brackets of "[never] always".
+ */
+static void huge_pages_write(struct text *text)
+{
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
+    char line[128] = "";
+    const char *word;
+
+    if (file == NULL) {
+        return;
+    }
+    if (fgets(line, sizeof(line), file) != NULL && (word = strchr(line, '[')) != NULL) {
+        line[(size_t)(word - line) + strcspn(word, "]")] = '\0';
+        json_string(text, "huge_pages", word + 1);
+    }
+    fclose(file);
+}
+
+static void library_write(struct text *text, const struct library *library)
+{
+    struct library_file file;
+
+    library_find(library, &file);
+    json_open(text, NULL, '{');
+    json_string(text, "name", file.name);
+    if (library->setting != NULL) {
+        json_string(text, "setting", library->setting);
+    }
+    if (file.path[0] != '\0') {
+        json_string(text, "path", file.path);
+    }
+    if (file.version[0] != '\0') {
+        json_string(text, "file_version", file.version);
+    }
+    if (library->min_version != NULL) {
+        json_string(text, "min_version", library->min_version);
+    }
+    words_write(text, "symbols", library->symbols);
+    json_close(text, '}');
+}
+
+/* Begins a transport; `refusal` says why it cannot be used here, NULL = it can. */
+static void transport_open(struct text *text, const char *name, const char *refusal)
 {
     json_open(text, NULL, '{');
     json_string(text, "name", name);
-    json_bool(text, "usable", is_usable);
-    if (!is_usable) {
-        json_string(text, "reason", reason);
+    json_bool(text, "usable", refusal == NULL);
+    if (refusal != NULL) {
+        json_string(text, "reason", refusal);
     }
-    json_close(text, '}');
+}
+
+static void transport_write_libraries(struct text *text, const char *name)
+{
+    json_open(text, "libraries", '[');
+    for (int i = 0; i < LIBRARIES_COUNT; i++) {
+        if (strcmp(libraries[i].transport, name) == 0) {
+            library_write(text, &libraries[i]);
+        }
+    }
+    json_close(text, ']');
 }
 
 static void transports_write(struct text *text)
 {
     json_open(text, "transports", '[');
-    transport_write(text, "shm", shm_is_usable(), "memfd_create is not allowed here");
-    transport_write(text, "mpi", false, "not built into this plugin");
-    transport_write(text, "nccl", false, "not built into this plugin");
+    transport_open(text, "shm", shm_refusal());
+    json_uint(text, "max_ranks", LAUNCH_MAX_RANKS);
+    huge_pages_write(text);
+    json_close(text, '}');
+    transport_open(text, "mpi", "not built into this plugin");
+    transport_write_libraries(text, "mpi");
+    json_close(text, '}');
+    transport_open(text, "nccl", "not built into this plugin");
+    json_uint(text, "n_devices", library_count_devices("/dev"));
+    transport_write_libraries(text, "nccl");
+    json_close(text, '}');
+    json_close(text, ']');
+}
+
+/* The instructions that kernels may use, as the setting cpu_path names them. */
+static void cpu_paths_write(struct text *text)
+{
+    static const char *const names[] = {"plain", "avx2", "avx512"};
+    uint32_t n_usable = kernels_n_paths();
+
+    json_open(text, "cpu_paths", '[');
+    for (uint32_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        json_open(text, NULL, '{');
+        json_string(text, "name", names[i]);
+        json_bool(text, "usable", i < n_usable);
+        if (i >= n_usable) {
+            json_string(text, "reason", "not there, in this build on this processor");
+        }
+        json_close(text, '}');
+    }
     json_close(text, ']');
 }
 
@@ -151,6 +240,7 @@ static void plugin_write(struct text *text)
     json_uint(text, "abi_minor", export_api.abi_minor);
     strategies_write(text);
     transports_write(text);
+    cpu_paths_write(text);
     json_open(text, "extensions", '[');
     for (int i = 0; i < EXTENSION_COUNT; i++) {
         json_string(text, NULL, export_extensions[i].name);

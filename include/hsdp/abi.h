@@ -224,12 +224,34 @@ struct hsdp_api {
     const struct hsdp_diag_ops *diag;
 
     /**
-     * Describes the plugin without a job.
+     * Describes the plugin without a job. Loads no library and calls none, starts nothing, asks no
+     * device: a host may call it at any time.
      *
-     * Shapes: JSON text with its NUL in ret_text, which is max_bytes long: an object with the
-     * members plugin_name, plugin_version, abi_major, abi_minor, strategies, transports (each
-     * with `usable` and the reason), extensions and settings (each with type, default, range and
-     * meaning); others may be added. *ret_bytes is the size needed, also on failure.
+     * Shapes: JSON text with its NUL in ret_text, which is max_bytes long; *ret_bytes is the size
+     * needed, also on failure. An object with the members
+     *
+     *     plugin_name, plugin_version   texts, as above
+     *     abi_major, abi_minor          numbers, as above
+     *     strategies   a list of objects: name; aliases, a list of names; parameters_sharded_over,
+     *                  gradients_sharded_over and optimizer_sharded_over: "nothing", "inner" (I in
+     *                  plan.h) or "all" (R)
+     *     transports   a list of objects: name; usable, true or false; reason, where it is false
+     *     extensions   a list of names
+     *     settings     a list of objects: key; homes, a list of "job", "plan", "class"; type, one
+     *                  of "choice", "integer", "selector", "path", "list"; choices, of a choice or
+     *                  a list; min and max, of an integer; default, or default_rule in words;
+     *                  meaning
+     *
+     * and, where they apply,
+     *
+     *     cpu_paths    a list of objects: name, usable and reason, as of transports
+     *
+     * and in a transport max_ranks; n_devices, by the files of the system; libraries, a list of
+     * objects: name, which dlopen takes; setting, which gives another one; path, where it is
+     * found; file_version, as that file is called; min_version; symbols, the functions that it
+     * must have. Whether a library works only those can say who load it: hsdp-info does.
+     *
+     * A plugin may add members and values; a reader passes over those that it does not know.
      * Errors: HSDP_ERR_BUFFER_TOO_SMALL; pass NULL and 0 to learn the size.
      * Threads: any.
      */
