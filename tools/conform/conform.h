@@ -27,7 +27,8 @@
 struct conform {
     const char *plugin_path;
     const struct hsdp_api *api; /* NULL where the check loads the plugin by itself */
-    struct hsdp_error err;      /* handed to the calls of conform_must and conform_must_refuse */
+    struct hsdp_error err;      /* to be handed to the calls of the two macros below, which prepare
+                                   it, and look at what became of it */
     void *shared;               /* zeroed; all ranks of the check see it */
     uint64_t seed;              /* of everything random: the kit's --seed */
     uint32_t rank;
@@ -84,15 +85,26 @@ void conform_sleep_ms(uint32_t ms);
     } while (0)
 
 /** A call succeeds. */
-#define conform_must(conform, call) conform_check_ok((conform), #call, (call))
+#define conform_must(conform, call)                                                                \
+    conform_check_ok((conform), #call, (conform_enter((conform), #call), (call)))
 
 /** A call is refused with a status, and what the rules of errors say holds for the error. */
 #define conform_must_refuse(conform, call, status)                                                 \
-    conform_check_refused((conform), #call, (call), (status))
+    conform_check_refused((conform), #call, (conform_enter((conform), #call), (call)), (status))
 
+/**
+ * A call begins: what hangs or crashes from here on is told by this text. The error is filled with
+ * a pattern, so that one that is left alone can be told from one that is not.
+ */
+void conform_enter(struct conform *conform, const char *call);
+
+/* What the macros above look at. `call` is only text, for sentences. */
 void conform_check_ok(struct conform *conform, const char *call, int32_t found);
 void conform_check_refused(struct conform *conform, const char *call, int32_t found,
                            int32_t expected);
+
+/** "HSDP_ERR_INVALID (-1)"; of a number that is no status "7". The next four calls keep it. */
+const char *conform_status_name(int32_t status);
 
 /* ------------------------------------------------------------------------------------- chapters */
 

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of chapters: a new one is a line here. */
+#include "chapters.h"
+
+const struct conform_chapter *const chapters_all[] = {
+    &conform_negotiation,
+};
+
+const uint32_t chapters_n = sizeof(chapters_all) / sizeof(chapters_all[0]);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first look at a plugin, which may crash or hang as well as any later one. */
+#include "probe.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "options.h"
+
+/* What the process that has looked leaves. */
+struct probe {
+    uint32_t has_answered;
+    int32_t status;
+    char message[sizeof(((struct hsdp_error *)0)->message)];
+    struct report_plugin plugin;
+};
+
+static void probe_run(struct conform *conform)
+{
+    struct hsdp_plugin_spec spec = HSDP_PLUGIN_SPEC_INIT;
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    struct probe *probe = conform->shared;
+    hsdp_plugin *plugin = NULL;
+    const struct hsdp_api *api;
+
+    spec.path = conform->plugin_path;
+    conform_enter(conform, "loading the plugin");
+    probe->status = hsdp_plugin_load(&spec, &plugin, &err);
+    if (probe->status != HSDP_OK) {
+        snprintf(probe->message, sizeof(probe->message), "%s", err.message);
+        probe->has_answered = 1;
+        return;
+    }
+    api = hsdp_plugin_api(plugin);
+    probe->plugin.abi_major = api->abi_major;
+    probe->plugin.abi_minor = api->abi_minor;
+    snprintf(probe->plugin.name, sizeof(probe->plugin.name), "%s", api->plugin_name);
+    snprintf(probe->plugin.version, sizeof(probe->plugin.version), "%s", api->plugin_version);
+    probe->has_answered = 1;
+}
+
+static const struct conform_check probe_check = {
+    .name = "the plugin is loaded",
+    .promise = "loader.h: hsdp_plugin_load",
+    .run = probe_run,
+    .n_ranks = 1,
+    .flags = CONFORM_UNLOADED,
+};
+
+enum probe_answer probe_plugin(const struct runner_setup *setup, struct report_plugin *ret_plugin,
+                               char *ret_reason, size_t max_bytes)
+{
+    struct runner_setup asking = *setup;
+    struct runner runner;
+    struct probe found = {0};
+
+    memset(ret_plugin, 0, sizeof(*ret_plugin));
+    asking.ret_shared = &found;
+    asking.ret_shared_bytes = sizeof(found);
+    if (!runner_start(&runner, &asking, &probe_check)) {
+        options_complain("%s", runner.result.message);
+        return PROBE_UNABLE;
+    }
+    while (!runner_poll(&runner)) {
+        conform_sleep_ms(1);
+    }
+    if (found.has_answered == 0) {
+        snprintf(ret_reason, max_bytes, "loading the plugin: %s", runner.result.message);
+        return PROBE_BREAKS;
+    }
+    if (found.status == HSDP_ERR_UNAVAILABLE) {
+        options_complain("%s", found.message);
+        return PROBE_UNABLE;
+    }
+    if (found.status != HSDP_OK) {
+        snprintf(ret_reason, max_bytes, "the plugin does not load: %s", found.message);
+        return PROBE_BREAKS;
+    }
+    *ret_plugin = found.plugin;
+    return PROBE_LOADS;
+}

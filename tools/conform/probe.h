@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a plugin can be loaded at all, and who it is; asked in a process of its own. */
+#ifndef CONFORM_PROBE_H
+#define CONFORM_PROBE_H
+
+#include "report.h"
+#include "runner.h"
+
+enum probe_answer {
+    PROBE_LOADS,
+    PROBE_BREAKS, /* it crashes, hangs, or answers the loader with an error */
+    PROBE_UNABLE, /* there is no plugin to check, and the user has been told why */
+};
+
+/** ret_reason is one sentence for PROBE_BREAKS, as long as a message. */
+enum probe_answer probe_plugin(const struct runner_setup *setup, struct report_plugin *ret_plugin,
+                               char *ret_reason, size_t max_bytes);
+
+#endif /* CONFORM_PROBE_H */

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank: its process made like one that a launcher starts, the plugin loaded, the check played. */
+#include "rank.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* stdin is empty; the other two go where the runner looks into them. */
+static void files_redirect(const int output_fds[2])
+{
+    int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    if (null_fd >= 0) {
+        dup2(null_fd, STDIN_FILENO);
+        close(null_fd);
+    }
+    dup2(output_fds[0], STDOUT_FILENO);
+    dup2(output_fds[1], STDERR_FILENO);
+}
+
+static void process_prepare(const struct runner *runner, uint32_t rank, pid_t parent)
+{
+    static const struct rlimit no_core = {0, 0};
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* no rank outlives a kit that was killed */
+    if (getppid() != parent) {
+        _exit(1); /* it was killed before that */
+    }
+    setpgid(0, runner->process_group);
+    setrlimit(RLIMIT_CORE, &no_core); /* to crash is an answer here, and leaves nothing */
+    files_redirect(runner->ranks[rank].output_fds);
+    environment_apply(&runner->environment, rank);
+}
+
+static void plugin_load(struct conform *conform)
+{
+    struct hsdp_plugin_spec spec = HSDP_PLUGIN_SPEC_INIT;
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    hsdp_plugin *plugin = NULL;
+
+    spec.path = conform->plugin_path;
+    conform_enter(conform, "loading the plugin");
+    conform_expect(conform, hsdp_plugin_load(&spec, &plugin, &err) == HSDP_OK,
+                   "it cannot be loaded: %s", err.message);
+    conform->api = hsdp_plugin_api(plugin); /* it stays loaded: what it has made may live on */
+    conform_enter(conform, "");
+}
+
+void rank_play(const struct runner *runner, uint32_t rank, pid_t parent)
+{
+    struct slot_rank *own = &runner->slot->ranks[rank];
+    struct conform conform = {
+        .plugin_path = runner->setup->plugin_path,
+        .shared = runner->slot->shared,
+        .seed = runner->setup->seed,
+        .rank = rank,
+        .n_ranks = runner->n_ranks,
+        .slot = runner->slot,
+    };
+
+    process_prepare(runner, rank, parent);
+    atomic_store(&own->process, (int32_t)getpid());
+    if ((runner->check->flags & CONFORM_UNLOADED) == 0) {
+        plugin_load(&conform);
+    }
+    runner->check->run(&conform);
+    atomic_store(&own->has_returned, 1u);
+    exit(0); /* not _exit: what the plugin left in a buffer is output, too */
+}
