@@ -316,10 +316,101 @@ refuses "headers: a spec without an initializer is refused" 'has no HSDP_X_SPEC_
 echo '#define HSDP_X_SPEC_INIT {0, 0}' >>"$tree/include/hsdp/x.h"
 refuses "headers: an initializer that does not fit is refused" 'include/hsdp/x.h' "$check" "$tree"
 tree_fresh
+write include/hsdp/x.h <<'TEXT'
+#include <stddef.h>
+#define HSDP_X_SIZE 7u
+#define HSDP_HAS(table, entry) ((table)->struct_size > offsetof(struct hsdp_x_ops, entry))
+struct hsdp_x_ops {
+    size_t struct_size;
+    int (*create)(int size);
+};
+TEXT
+accepts "headers: a table and a number that can be used are accepted" "$check" "$tree"
+sed -i 's/->struct_size >/->n_bytes >/' "$tree/include/hsdp/x.h"
+refuses "headers: HSDP_HAS that does not fit a table is refused" 'include/hsdp/x.h' "$check" "$tree"
+echo '#define HSDP_X_NAME name_of(x' | write include/hsdp/x.h
+refuses "headers: a macro that is no value is refused" 'include/hsdp/x.h' "$check" "$tree"
+echo '#define HSDP_X_SIZE 7(int)' | write include/hsdp/x.h
+refuses "headers: a number that #if cannot use is refused" 'include/hsdp/x.h' "$check" "$tree"
+tree_fresh
 rm "$tree"/include/hsdp/*
 cannot_look "headers: a tree without headers is an error" "$check" "$tree"
 tree_fresh
 cannot_look "headers: no compiler is an error" env HSDP_C_COMPILERS= "$check" "$tree"
+
+# --------------------------------------------------------------------------------------- layout
+
+# tree_layout: a tree whose header and frozen layout fit together.
+tree_layout() {
+    tree_fresh
+    write include/hsdp/thing.h <<'TEXT'
+#include <stddef.h>
+#define HSDP_THINGS_MAX 16u /* of one box */
+struct hsdp_thing {
+    size_t struct_size;
+    void (*use)(void *user,
+                int n_times);
+    char name[8];
+};
+TEXT
+    write abi/export/layout.c <<'TEXT'
+#include "hsdp/thing.h"
+#define FIELD(name, field, offset, n_bytes)                                                        \
+    _Static_assert(offsetof(struct name, field) == (offset) &&                                     \
+                       sizeof(((struct name *)0)->field) == (n_bytes),                             \
+                   #field " has moved")
+#define VALUE(macro, value) _Static_assert((macro) == (value), #macro " has another value")
+FIELD(hsdp_thing, struct_size, 0, 8);
+FIELD(hsdp_thing, use, 8, 8);
+FIELD(hsdp_thing, name, 16, 8);
+VALUE(HSDP_THINGS_MAX, 16u);
+TEXT
+}
+
+# tree_edit FILE EXPRESSION: a fresh such tree, with one difference.
+tree_edit() {
+    tree_layout
+    sed -i "$2" "$tree/$1"
+}
+
+check=$scripts/check-layout
+tree_layout
+"$check" "$tree" >"$output" 2>&1
+layout_status=$?
+if [ $layout_status -eq 77 ]; then
+    tap_skip "layout: what it refuses" "$(cat "$output")"
+else
+    tap_report $layout_status "layout: one that holds is accepted" "$output"
+    tree_edit include/hsdp/thing.h 's/size_t struct_size;/int struct_size, n;/'
+    refuses "layout: another size on x86-64 is refused" 'does not hold on x86_64' "$check" "$tree"
+    refuses "layout: and on aarch64" 'does not hold on aarch64' "$check" "$tree"
+    tree_edit include/hsdp/thing.h 's/char name.8.;/long double name; char n[8];/'
+    refuses "layout: a type that machines have in other ways is refused" 'does not hold on' \
+        "$check" "$tree"
+    tree_edit include/hsdp/thing.h 's/char name/wchar_t wide[2]; char name/'
+    refuses "layout: a field in the middle is refused" 'name has moved' "$check" "$tree"
+    tree_edit abi/export/layout.c '/use, 8/d'
+    refuses "layout: a function that it misses is refused" 'no FIELD(hsdp_thing, use,' \
+        "$check" "$tree"
+    tree_edit abi/export/layout.c '/name, 16/d'
+    refuses "layout: a field that it misses is refused" 'no FIELD(hsdp_thing, name,' \
+        "$check" "$tree"
+    tree_edit abi/export/layout.c '/^VALUE/d'
+    refuses "layout: a number that it misses is refused" 'no VALUE(HSDP_THINGS_MAX,' \
+        "$check" "$tree"
+    tree_edit include/hsdp/thing.h 's/16u/17u/'
+    refuses "layout: another number is refused" 'has another value' "$check" "$tree"
+    tree_layout
+    rm "$tree"/include/hsdp/*
+    : >"$tree/abi/export/layout.c"
+    cannot_look "layout: a tree without structs is an error" "$check" "$tree"
+    rm "$tree/abi/export/layout.c"
+    cannot_look "layout: a tree without a layout is an error" "$check" "$tree"
+fi
+tree_layout
+HSDP_LAYOUT_COMPILER=/nonexistent "$check" "$tree" >"$output" 2>&1
+[ $? -eq 77 ]
+tap_report $? "layout: no compiler that knows both machines is told" "$output"
 
 # -------------------------------------------------------------------------------- paths, licences
 

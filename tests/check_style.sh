@@ -28,6 +28,7 @@ check length
 check braces
 check format
 check headers
+check layout
 check paths
 check licenses
 check clauses
