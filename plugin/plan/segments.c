@@ -48,7 +48,7 @@ uint64_t plan_walk_segments(const struct segment_walk *walk,
     return n_segments;
 }
 
-/* Where the segments go: an array with a caller's stride. */
+/* Where the segments go: an array with a caller's stride, whose struct may be older or newer. */
 struct segment_sink {
     char *next;
     uint64_t segment_bytes;
@@ -63,9 +63,11 @@ static void segment_ignore(void *user, const struct hsdp_segment *segment)
 static void segment_write(void *user, const struct hsdp_segment *segment)
 {
     struct segment_sink *sink = user;
+    uint64_t n_known =
+        sink->segment_bytes < sizeof(*segment) ? sink->segment_bytes : sizeof(*segment);
 
-    memset(sink->next, 0, sink->segment_bytes); /* what a newer caller's struct has behind ours */
-    memcpy(sink->next, segment, sizeof(*segment));
+    memcpy(sink->next, segment, n_known);
+    memset(sink->next + n_known, 0, sink->segment_bytes - n_known);
     sink->next += sink->segment_bytes;
 }
 
@@ -110,11 +112,6 @@ int32_t plan_segments(const struct hsdp_plan *plan, uint32_t unit, int32_t shard
         return error_set(reterr, HSDP_ERR_INVALID,
                          "plan: segments needs a plan, a ret_n_segments, and a ret_segments "
                          "unless max_segments is 0");
-    }
-    if (max_segments > 0 && segment_bytes < sizeof(struct hsdp_segment)) {
-        return error_set(reterr, HSDP_ERR_VERSION,
-                         "plan: segment_bytes is %" PRIu64 ", a segment has %zu", segment_bytes,
-                         sizeof(struct hsdp_segment));
     }
     status = shard_check(plan, unit, shard, rank, reterr);
     if (status != HSDP_OK) {
