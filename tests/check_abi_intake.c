@@ -206,6 +206,9 @@ START_TEST(input_longer_with_a_value_is_unsupported)
 {
     const struct input *input = &inputs[_i];
 
+    if (host.api->abi_minor > HSDP_ABI_MINOR) {
+        return; /* a plugin that is newer than this suite may know these bytes */
+    }
     for (size_t at = 0; at < TAIL; at += TAIL - 1) {
         unsigned char *spec = abi_guarded_copy(input->spec, input->n_bytes, input->n_bytes + TAIL);
 

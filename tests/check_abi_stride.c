@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays that cross the border: elements of older, current and newer hosts, by their stride. */
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "abi_host.h"
@@ -138,6 +139,9 @@ START_TEST(start_of_newer_specs_is_accepted_while_their_fields_are_zero)
         specs[i].spec.struct_size = sizeof(specs[i]);
     }
     abi_must(specs_start(specs, sizeof(specs[0]), 2), &err);
+    if (host.api->abi_minor > HSDP_ABI_MINOR) {
+        return; /* a plugin that is newer than this suite may know the field */
+    }
     specs[1].newer_field = 1;
     ck_assert_int_eq(specs_start(specs, sizeof(specs[0]), 2), HSDP_ERR_UNSUPPORTED);
     ck_assert_ptr_eq(strstr(err.message, "group.start: specs[1] sets a field"), err.message);
@@ -170,11 +174,14 @@ END_TEST
 START_TEST(start_of_specs_longer_than_their_stride_is_refused)
 {
     struct hsdp_coll_spec specs[2];
+    char text[96];
 
     barriers_init(specs, 2);
     specs[0].struct_size = sizeof(specs[0]) + 8;
     ck_assert_int_eq(specs_start(specs, sizeof(specs[0]), 1), HSDP_ERR_VERSION);
-    ck_assert_str_eq(err.message, "group.start: specs[0].struct_size is 72, but spec_bytes is 64");
+    snprintf(text, sizeof(text), "group.start: specs[0].struct_size is %zu, but spec_bytes is %zu",
+             sizeof(specs[0]) + 8, sizeof(specs[0]));
+    ck_assert_str_eq(err.message, text);
 }
 END_TEST
 
