@@ -24,8 +24,10 @@ extern "C" {
  *     coord    = integer; negative counts from the end, -1 is the last
  *
  * "dp,cp" are the ranks that differ from the asking one only in dp and cp, in mesh order.
- * "pp[0,-1]" are those at the first and the last coordinate of pp, all else equal. "" is the
- * asking rank alone. Spaces around names are not allowed.
+ * "pp[0,-1]" are those at the first and the last coordinate of pp, all else equal: at most 64
+ * coordinates, taken in ascending order and each once. "" is the asking rank alone. In a list of
+ * dims "x" also means x_replicate and x_shard, where a mesh has both of them and no x. Spaces
+ * around names are not allowed.
  */
 
 #define HSDP_MESH_MAX_DIMS 8u
@@ -41,9 +43,9 @@ struct hsdp_mesh_spec {
     const int64_t *dim_sizes;     /* n_dims sizes >= 1, outermost first; -1 = infer, at most once */
     const char *const *dim_names; /* n_dims unique names: letters, digits, '_'; not a digit first */
     const char *data_dims;        /* the dimensions whose ranks see different data, "dp,cp,ep";
-                                     NULL = dp, dp_replicate, dp_shard, cp and ep do, pp and tp
-                                     do not, and there are no others of more than one rank. A loss
-                                     that is averaged over cp already leaves cp out */
+                                     "" = none; NULL = dp, dp_replicate, dp_shard, cp and ep do, pp
+                                     and tp do not, and there are no others of more than one rank.
+                                     A loss that is averaged over cp already leaves cp out */
     uint32_t n_dims;              /* 1..HSDP_MESH_MAX_DIMS */
     uint32_t world_ranks;         /* product of the sizes; 0 = that product (then nothing is -1) */
     uint32_t rank;                /* the asking rank, below world_ranks */
@@ -92,6 +94,7 @@ struct hsdp_mesh_ops {
      * Tells one dimension, by its position from the outermost.
      *
      * Ownership: *ret_name lives as long as the mesh.
+     * Errors: HSDP_ERR_INVALID past the last one.
      */
     int32_t (*dim)(const hsdp_mesh *mesh, uint32_t dim_index, const char **ret_name,
                    uint32_t *ret_ranks, struct hsdp_error *reterr);
@@ -99,7 +102,8 @@ struct hsdp_mesh_ops {
     /**
      * Tells where a rank stands.
      *
-     * Shapes: ret_coords holds max_coords >= n_dims numbers, outermost first.
+     * Shapes: ret_coords holds max_coords >= n_dims numbers, outermost first, else
+     * HSDP_ERR_INVALID; so is a rank outside of the world, here and below.
      */
     int32_t (*coords)(const hsdp_mesh *mesh, uint32_t rank, uint32_t *ret_coords,
                       uint64_t max_coords, struct hsdp_error *reterr);
