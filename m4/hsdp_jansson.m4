@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# HSDP_JANSSON: reading the files of the flight recorder in hsdp-flight.
+# HSDP_JANSSON: JSON, which hsdp-flight and hsdp-info read.
 
 AC_DEFUN([HSDP_JANSSON],
-    [HSDP_PKG_OPTIONAL([jansson], [jansson], [JANSSON], [libjansson-dev], [files of hsdp-flight])])
+    [HSDP_PKG_OPTIONAL([jansson], [jansson], [JANSSON], [libjansson-dev], [hsdp-flight and hsdp-info])])

@@ -35,6 +35,7 @@ holds loader.c "$prefix/share/hsdp/loader.c"
 holds hsdp-run "$prefix/bin/hsdp-run"
 if [ -x "$HSDP_FLIGHT" ]; then
     holds hsdp-flight "$prefix/bin/hsdp-flight"
+    holds hsdp-info "$prefix/bin/hsdp-info"
 fi
 holds "minimal.c" "$(find "$prefix/share/doc" -path '*/examples/minimal.c')"
 find "$stage" -name '*.la' >"$output"
