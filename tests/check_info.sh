@@ -110,11 +110,11 @@ unset HSDP_NCCL_TIMEOUT_SECONDS HSDP_SLOTS HSDP_VERIFY HSDP_BACKEND
 
 mkdir "$scratch/folder"
 cp "$HSDP_TEST_PLUGIN" "$scratch/folder/hsdp.so"
-given HSDP_PLUGIN=$HSDP_TEST_PLUGIN ends "the plugin of HSDP_PLUGIN" 0 '^  named by HSDP_PLUGIN$'
-given HSDP_PLUGIN_PATH=/nowhere:$scratch/folder ends "the plugin of HSDP_PLUGIN_PATH" 0 \
+given "HSDP_PLUGIN=$HSDP_TEST_PLUGIN" ends "the plugin of HSDP_PLUGIN" 0 '^  named by HSDP_PLUGIN$'
+given "HSDP_PLUGIN_PATH=/nowhere:$scratch/folder" ends "the plugin of HSDP_PLUGIN_PATH" 0 \
     '^  the first hsdp.so in the folders of HSDP_PLUGIN_PATH$'
 says "it is the file of that folder" "^  $scratch/folder/hsdp.so\$"
-given HSDP_PLUGIN=$scratch/nothing.so ends "where none is found the loader says so" 1 \
+given "HSDP_PLUGIN=$scratch/nothing.so" ends "where none is found the loader says so" 1 \
     '^hsdp-info: loader: .*nothing\.so: No such file or directory \(named by HSDP_PLUGIN\)$'
 ends "several plugins, one of them not there" 1 '^hsdp-info: loader: .*nothing\.so: No such file' \
     "$scratch/nothing.so" "$HSDP_TEST_PLUGIN"
@@ -216,7 +216,7 @@ echo 'no library' >"$scratch/lib/libnccl.so.2"
 ends "a file that is no library" 0 '^      libnccl\.so\.2: .*(file too short|invalid ELF header)$' "$HSDP_TEST_PLUGIN"
 rm "$scratch/lib/libnccl.so.2"
 library other.so -DCODE=22703
-given HSDP_NCCL_LIBRARY=$scratch/lib/other.so ends "another file by its setting" 0 \
+given "HSDP_NCCL_LIBRARY=$scratch/lib/other.so" ends "another file by its setting" 0 \
     "^      $scratch/lib/other.so 2\\.27\\.3: works\$" "$HSDP_TEST_PLUGIN"
 
 # A driver whose other functions do not matter here.
