@@ -2,8 +2,6 @@
 /* Tables that are not made yet. */
 #include "reference.h"
 
-const struct hsdp_mesh_ops reference_mesh = {.struct_size = sizeof(struct hsdp_mesh_ops)};
-const struct hsdp_plan_ops reference_plan = {.struct_size = sizeof(struct hsdp_plan_ops)};
 const struct hsdp_job_ops reference_job = {.struct_size = sizeof(struct hsdp_job_ops)};
 const struct hsdp_group_ops reference_group = {.struct_size = sizeof(struct hsdp_group_ops)};
 const struct hsdp_model_ops reference_model = {.struct_size = sizeof(struct hsdp_model_ops)};
