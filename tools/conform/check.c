@@ -95,11 +95,13 @@ void conform_meet(struct conform *conform)
 {
     uint32_t meeting = atomic_fetch_add(&rank_own(conform)->n_meetings, 1u) + 1u;
 
+    atomic_store(&rank_own(conform)->is_meeting, 1u);
     while (n_absent(conform, meeting) > 0) {
         struct timespec a_while = {.tv_nsec = 200000};
 
         nanosleep(&a_while, NULL);
     }
+    atomic_store(&rank_own(conform)->is_meeting, 0u);
 }
 
 uint64_t conform_now_ms(void)

@@ -187,7 +187,8 @@ static void table_end(const struct report *report)
     putchar('\n');
     if (counts.n[RUNNER_FAILED] == 0) {
         cell_print(GREEN, 0, "passed");
-        printf(": %" PRIu32 " checks", counts.n[RUNNER_PASSED]);
+        printf(": %" PRIu32 " check%s", counts.n[RUNNER_PASSED],
+               counts.n[RUNNER_PASSED] == 1 ? "" : "s");
     } else {
         cell_print(RED, 0, "failed");
         printf(": %" PRIu32 " of %zu checks", counts.n[RUNNER_FAILED], report->n_items);

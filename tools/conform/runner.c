@@ -63,6 +63,8 @@ static void place_add(struct runner *runner, uint32_t rank)
     seen->call[sizeof(seen->call) - 1] = '\0';
     if (atomic_load(&seen->has_returned) != 0) {
         message_add(&runner->result, "after its part was done");
+    } else if (atomic_load(&seen->is_meeting) != 0) {
+        message_add(&runner->result, "waiting for the others");
     } else if (seen->call[0] == '\0') {
         message_add(&runner->result, "before its first call");
     } else {

@@ -20,6 +20,7 @@ struct slot_rank {
     _Atomic uint32_t n_meetings;
     _Atomic uint32_t has_returned; /* from the check's function */
     _Atomic uint32_t has_ended;    /* told by the runner */
+    _Atomic uint32_t is_meeting;   /* waits for the others of the check, by conform_meet() */
     _Atomic uint32_t is_inside;    /* of the call below, as far as is known */
     char call[SLOT_CALL_BYTES];
 };
