@@ -3,6 +3,8 @@
 #ifndef TESTS_ORDER_LOG_H
 #define TESTS_ORDER_LOG_H
 
+#include <check.h>
+
 #include "comm/probe.h"
 #include "host.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The texts of a test's host; between host.c and host_text.c. */
-#ifndef TESTS_HOST_TEXT_H
-#define TESTS_HOST_TEXT_H
+/* The texts of a host; between host.c and host_text.c. */
+#ifndef CONFORM_HOST_TEXT_H
+#define CONFORM_HOST_TEXT_H
 
 #include "host.h"
 
@@ -27,4 +27,4 @@ void host_data_dims(const struct host *host, char *ret_text);
 /* Adds classes, units and parameters to host->plan. */
 void host_units_add(struct host *host, const char *text);
 
-#endif /* TESTS_HOST_TEXT_H */
+#endif /* CONFORM_HOST_TEXT_H */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A training host in short verbs, through the ABI only: read host.c to see what each one does. */
-#ifndef TESTS_HOST_H
-#define TESTS_HOST_H
+#ifndef CONFORM_HOST_H
+#define CONFORM_HOST_H
 
-#include <check.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -71,32 +70,40 @@ extern const char *const host_strategies[HOST_N_STRATEGIES];
 extern const char *const host_scopes[HOST_N_SCOPES];
 extern const char *const host_dtypes[HOST_N_DTYPES];
 
-/* What the ranks of a test run with: they inherit it. */
+/* What the ranks of a check run with: they inherit it. */
 extern char host_settings[256];
 
 /** Makes host_settings of a row and more settings, "key=value key=value". */
 void host_settings_set(int strategy, const char *more);
 
+/* What a program that uses this gives. */
+
+/** Ends the check, which has failed. */
+_Noreturn void host_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** The file of the plugin that host_join loads. */
+const char *host_plugin_path(void);
+
 /* A call succeeds; or it is refused with a status, and a sentence that contains `text`. */
 #define host_must(host, call)                                                                      \
     do {                                                                                           \
-        if ((call) != HSDP_OK) { /* an assertion that holds is slow: it is noted in a file */      \
-            ck_abort_msg("%s", (host)->err.message);                                               \
+        if ((call) != HSDP_OK) {                                                                   \
+            host_fail("%s: %s", #call, (host)->err.message);                                       \
         }                                                                                          \
     } while (0)
 /* An assertion for what is asked thousands of times. */
 #define host_expect(condition)                                                                     \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            ck_abort_msg("%s", #condition);                                                        \
+            host_fail("%s:%d: %s", __FILE__, __LINE__, #condition);                                \
         }                                                                                          \
     } while (0)
 #define host_must_refuse(host, call, expected, text)                                               \
     do {                                                                                           \
-        ck_assert_int_eq((call), (expected));                                                      \
-        ck_assert_msg(strstr((host)->err.message, (text)) != NULL, "\"%s\" does not say \"%s\"",   \
-                      (host)->err.message, (text));                                                \
+        host_refused((host), #call, (call), (expected), (text));                                   \
     } while (0)
+
+void host_refused(const struct host *host, const char *call, int32_t found, int32_t expected,
+                  const char *text);
 
 /* ------------------------------------------------------------------------------- to a model */
 
@@ -225,4 +232,4 @@ void host_expect_param(struct host *host, const char *param, double value);
 /** Every element of the reduced gradient; within a step, collective. */
 void host_expect_grad(struct host *host, const char *param, double value);
 
-#endif /* TESTS_HOST_H */
+#endif /* CONFORM_HOST_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random cases of training: what is drawn, all from one number. */
-#ifndef TESTS_RANDOM_CASE_H
-#define TESTS_RANDOM_CASE_H
+#ifndef CONFORM_RANDOM_CASE_H
+#define CONFORM_RANDOM_CASE_H
 
 #include "host.h"
 
@@ -74,4 +74,4 @@ void random_case_units(const struct random_case *random, int run, uint32_t rank,
 /** Writes what was drawn, in a few lines. */
 void random_case_print(const struct random_case *random);
 
-#endif /* TESTS_RANDOM_CASE_H */
+#endif /* CONFORM_RANDOM_CASE_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The texts of a test's host: dimensions, settings, units; and the plan that is built from them. */
+/* The texts of a host: dimensions, settings, units; and the plan that is built from them. */
 #include "host_text.h"
 
 #include <inttypes.h>
@@ -30,14 +30,14 @@ void host_dims_read(struct host *host, const char *text)
     char copy[128];
     char *rest = NULL;
 
-    ck_assert_uint_lt(strlen(text), sizeof(copy));
+    host_expect(strlen(text) < sizeof(copy));
     snprintf(copy, sizeof(copy), "%.*s", (int)strcspn(text, " "), text);
     data = data == NULL ? "dp,cp,ep" : data + strlen(" data=");
     host->n_ranks = 1;
     for (char *word = strtok_r(copy, ",", &rest); word != NULL; word = strtok_r(NULL, ",", &rest)) {
         struct host_dim *dim = &host->dims[host->n_dims++];
 
-        ck_assert_int_eq(sscanf(word, "%31[^=]=%" SCNu32, dim->name, &dim->size), 2);
+        host_expect(sscanf(word, "%31[^=]=%" SCNu32, dim->name, &dim->size) == 2);
         dim->is_data = selector_has(data, dim->name);
         host->n_ranks *= dim->size;
     }
@@ -57,14 +57,14 @@ void host_settings_read(struct host_settings *ret, const char *text, bool is_of_
     char *rest = NULL;
 
     memset(ret, 0, sizeof(*ret));
-    ck_assert_uint_lt(strlen(text), sizeof(ret->text));
+    host_expect(strlen(text) < sizeof(ret->text));
     strcpy(ret->text, text);
     for (char *word = strtok_r(ret->text, " ", &rest); word != NULL;
          word = strtok_r(NULL, " ", &rest)) {
         char *value = strchr(word, '=');
 
         if (value == NULL) {
-            ck_abort_msg("setting \"%s\" has no value", word);
+            host_fail("setting \"%s\" has no value", word);
         }
         *value++ = '\0';
         if (key_is_of_job(word) == is_of_job) {
@@ -100,7 +100,7 @@ static void class_add(struct host *host, char *text)
     size_t n_name = strcspn(text, "( ");
     uint32_t index;
 
-    ck_assert_uint_lt(host->n_classes, HOST_MAX_CLASSES);
+    host_expect(host->n_classes < HOST_MAX_CLASSES);
     snprintf(row->name, sizeof(row->name), "%.*s", (int)n_name, text);
     host_data_dims(host, row->over);
     spec.name = row->name;
@@ -119,7 +119,7 @@ static void class_add(struct host *host, char *text)
     host_settings_read(&settings, text, false);
     spec.settings = settings.settings;
     host_must(host, host->api->plan->add_class(host->plan, &spec, &index, &host->err));
-    ck_assert_uint_eq(index, host->n_classes);
+    host_expect(index == host->n_classes);
     host->n_classes++;
 }
 
@@ -165,7 +165,9 @@ static void suffix_read(struct host *host, struct host_param *param, const char 
         snprintf(param->tied_over, sizeof(param->tied_over), "%s", text + 1);
         break;
     default:
-        ck_assert_msg(text[0] == '\0', "no parameter ends in \"%s\"", text);
+        if (text[0] != '\0') {
+            host_fail("no parameter ends in \"%s\"", text);
+        }
     }
 }
 
@@ -228,7 +230,7 @@ void host_units_add(struct host *host, const char *text)
     char *rest = NULL;
 
     host->n_classes = host->n_units = host->n_params = 0; /* of an earlier plan */
-    ck_assert_uint_lt(strlen(text), sizeof(copy));
+    host_expect(strlen(text) < sizeof(copy));
     strcpy(copy, text);
     for (char *part = strtok_r(copy, ";", &rest); part != NULL; part = strtok_r(NULL, ";", &rest)) {
         part += strspn(part, " ");
@@ -239,7 +241,7 @@ void host_units_add(struct host *host, const char *text)
             class_add(host, part + 6);
         } else {
             if (strncmp(part, "unit ", 5) != 0) {
-                ck_abort_msg("\"%s\" is no class and no unit", part);
+                host_fail("\"%s\" is no class and no unit", part);
             }
             unit_add(host, part + 5);
         }
@@ -255,7 +257,9 @@ uint32_t host_unit(const struct host *host, const char *name)
     while (unit < host->n_units && strcmp(host->units[unit], name) != 0) {
         unit++;
     }
-    ck_assert_msg(unit < host->n_units, "there is no unit \"%s\"", name);
+    if (unit == host->n_units) {
+        host_fail("there is no unit \"%s\"", name);
+    }
     return unit;
 }
 
@@ -267,7 +271,7 @@ uint32_t host_param(const struct host *host, const char *name)
         param++;
     }
     if (param == host->n_params) {
-        ck_abort_msg("there is no parameter \"%s\"", name);
+        host_fail("there is no parameter \"%s\"", name);
     }
     return param;
 }

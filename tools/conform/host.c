@@ -19,7 +19,18 @@ void host_settings_set(int strategy, const char *more)
     int n_bytes = snprintf(host_settings, sizeof(host_settings), "sharding_strategy=%s %s",
                            host_strategies[strategy], more);
 
-    ck_assert_int_lt(n_bytes, (int)sizeof(host_settings));
+    host_expect(n_bytes < (int)sizeof(host_settings));
+}
+
+void host_refused(const struct host *host, const char *call, int32_t found, int32_t expected,
+                  const char *text)
+{
+    if (found != expected) {
+        host_fail("rank %u: %s returned %d, not %d", host->rank, call, (int)found, (int)expected);
+    }
+    if (strstr(host->err.message, text) == NULL) {
+        host_fail("\"%s\" does not say \"%s\"", host->err.message, text);
+    }
 }
 
 /* ------------------------------------------------------------------------------- to a model */
@@ -28,8 +39,7 @@ static void plugin_load(struct host *host)
 {
     struct hsdp_plugin_spec spec = HSDP_PLUGIN_SPEC_INIT;
 
-    spec.path = getenv("HSDP_TEST_PLUGIN");
-    ck_assert_msg(spec.path != NULL, "HSDP_TEST_PLUGIN names no plugin");
+    spec.path = host_plugin_path();
     host_must(host, hsdp_plugin_load(&spec, &host->plugin, &host->err));
     host->api = hsdp_plugin_api(host->plugin);
 }
@@ -55,7 +65,7 @@ static void mesh_make(struct host *host)
     host_must(host, host->api->mesh->create(&spec, &host->mesh, &host->err));
 }
 
-/* Who we are comes from the launcher's environment, which ranks_run has set. */
+/* Who we are comes from the launcher's environment, which is set by who starts the ranks. */
 static void job_connect(struct host *host, const char *settings)
 {
     struct hsdp_job_spec spec = HSDP_JOB_SPEC_INIT;
@@ -67,8 +77,8 @@ static void job_connect(struct host *host, const char *settings)
     host_must(host, host->api->job->create(&spec, &host->job, &host->err));
     host_must(host, host->api->job->connect(host->job, &host->err));
     host_must(host, host->api->job->info(host->job, &info, &host->err));
-    ck_assert_uint_eq(info.rank, host->rank);
-    ck_assert_uint_eq(info.world_ranks, host->n_ranks);
+    host_expect(info.rank == host->rank);
+    host_expect(info.world_ranks == host->n_ranks);
 }
 
 void host_join(struct host *host, uint32_t rank, const char *dims, const char *settings)
@@ -476,8 +486,8 @@ void host_expect_number(const struct host *host, const char *name, uint64_t elem
                         double expected)
 {
     if (found != expected && !(isnan(found) && isnan(expected))) {
-        ck_abort_msg("rank %u: %s[%u] is %.9g, not %.9g", host->rank, name, (unsigned)elem, found,
-                     expected);
+        host_fail("rank %u: %s[%u] is %.9g, not %.9g", host->rank, name, (unsigned)elem, found,
+                  expected);
     }
 }
 

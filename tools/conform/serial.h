@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What training must compute: by one process, in double precision, without any sharding. */
-#ifndef TESTS_SERIAL_H
-#define TESTS_SERIAL_H
+#ifndef CONFORM_SERIAL_H
+#define CONFORM_SERIAL_H
 
 #include "host.h"
 
@@ -35,6 +35,7 @@ struct serial {
     double norm_slack; /* what the norm may be off by */
 };
 
+#define SERIAL_MAX_RANKS  80u
 #define SERIAL_TEXT_BYTES 160
 
 /** Weights as host_load gives them. The divisor is the number of data ranks. */
@@ -69,4 +70,4 @@ void serial_expect_grads(const struct serial *serial, struct host *host);
 /** Between steps: masters, and views of unsharded parameters to their dtype's accuracy. */
 void serial_expect_weights(const struct serial *serial, struct host *host);
 
-#endif /* TESTS_SERIAL_H */
+#endif /* CONFORM_SERIAL_H */

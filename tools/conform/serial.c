@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ranks.h"
-
 static bool param_is_trained(const struct host *host, uint32_t param)
 {
     return !host->params[param].is_frozen && host->params[param].storage == param;
@@ -168,7 +166,7 @@ static void holder_reduce(struct serial *serial, uint32_t param, uint32_t holder
                              setting_of(host, param, "reduce_dtype")};
     double p = serial->norm_p == 0.0 ? 2.0 : serial->norm_p;
     double divisor = divisor_of(serial, param);
-    uint32_t peers[RANKS_MAX];
+    uint32_t peers[SERIAL_MAX_RANKS];
     uint32_t n_peers = 0;
 
     for (uint32_t rank = 0; rank < host->n_ranks; rank++) {
@@ -229,8 +227,8 @@ bool serial_has_norm(const struct serial *serial, double norm, double scale)
 void serial_expect_norm(const struct serial *serial, double norm)
 {
     if (!serial_has_norm(serial, norm, 1.0)) {
-        ck_abort_msg("rank %u: the norm is %.9g, serially it is %.9g (slack %.3g)",
-                     serial->host->rank, norm, serial->norm, serial->norm_slack);
+        host_fail("rank %u: the norm is %.9g, serially it is %.9g (slack %.3g)", serial->host->rank,
+                  norm, serial->norm, serial->norm_slack);
     }
 }
 
@@ -310,7 +308,7 @@ void serial_expect_grads(const struct serial *serial, struct host *host)
     char text[SERIAL_TEXT_BYTES];
 
     if (!serial_has_grads(serial, host, text)) {
-        ck_abort_msg("%s", text);
+        host_fail("%s", text);
     }
 }
 
@@ -333,7 +331,7 @@ void serial_expect_weights(const struct serial *serial, struct host *host)
                                  slack + rounding * (fabs(expected) + slack) + 0x1p-24};
 
             if (!pair_is_close(host, &master, text) || !pair_is_close(host, &whole, text)) {
-                ck_abort_msg("%s", text);
+                host_fail("%s", text);
             }
         }
         host_must(host, host_release(host, unit));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random cases of training: gradients, and the passes that bring them. */
-#ifndef TESTS_RANDOM_PASS_H
-#define TESTS_RANDOM_PASS_H
+#ifndef CONFORM_RANDOM_PASS_H
+#define CONFORM_RANDOM_PASS_H
 
 #include "random_case.h"
 
@@ -18,4 +18,4 @@ double random_tokens(uint32_t rank, uint32_t step);
 /** Backward over everything that microbatch `batch` has, in one pass or in two at once. */
 void random_backward(struct host *host, uint32_t batch);
 
-#endif /* TESTS_RANDOM_PASS_H */
+#endif /* CONFORM_RANDOM_PASS_H */
