@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-#include "random_pass.h"
+#include "random_train.h"
 #include "ranks.h"
-#include "serial.h"
 #include "suite.h"
 
 /*
@@ -24,289 +23,22 @@
 
 static struct random_case running; /* ranks inherit it */
 
-/* What a run ends its steps with, for the comparison of bits. */
-struct trace {
-    uint64_t grads[RANDOM_MAX_STEPS][HOST_MAX_PARAMS];
-    double norms[RANDOM_MAX_STEPS];
-    uint64_t masters[HOST_MAX_PARAMS];
-};
-
-/* ----------------------------------------------------------------------------- bits of two runs */
-
-static uint64_t bits_digest(struct host *host, uint32_t param, int32_t flat)
-{
-    const float *values = host_export(host, param, flat);
-    uint64_t digest = 0;
-
-    for (uint64_t elem = 0; elem < host->params[param].n_elems; elem++) {
-        uint32_t bits;
-
-        memcpy(&bits, &values[elem], sizeof(bits));
-        digest = random_mix(digest, bits, elem, 0);
-    }
-    return digest;
-}
-
-static void grads_note(struct host *host, struct trace *trace, uint32_t step)
-{
-    for (uint32_t param = 0; param < host->n_params; param++) {
-        if (!host->params[param].is_frozen && host->params[param].storage == param) {
-            trace->grads[step][param] = bits_digest(host, param, HSDP_FLAT_GRAD);
-        }
-    }
-}
-
-static void masters_note(struct host *host, struct trace *trace)
-{
-    for (uint32_t param = 0; param < host->n_params; param++) {
-        trace->masters[param] = bits_digest(host, param, HSDP_FLAT_MASTER);
-    }
-}
-
-static void traces_compare(const struct host *host, const struct trace *first,
-                           const struct trace *second)
-{
-    for (uint32_t step = 0; step < running.n_steps; step++) {
-        for (uint32_t param = 0; param < host->n_params; param++) {
-            if (first->grads[step][param] != second->grads[step][param]) {
-                ck_abort_msg("rank %u: step %u: gradients of %s have other bits in run 1",
-                             host->rank, step, host->params[param].name);
-            }
-        }
-        if (memcmp(&first->norms[step], &second->norms[step], sizeof(double)) != 0) {
-            ck_abort_msg("rank %u: step %u: the norm is %.17g, in run 1 %.17g", host->rank, step,
-                         first->norms[step], second->norms[step]);
-        }
-    }
-    for (uint32_t param = 0; param < host->n_params; param++) {
-        if (first->masters[param] != second->masters[param]) {
-            ck_abort_msg("rank %u: %s has other bits in run 1", host->rank,
-                         host->params[param].name);
-        }
-    }
-}
-
-/* ---------------------------------------------------------------------------------------- steps */
-
-static double weight_sum(const struct host *host, uint32_t step)
-{
-    double sum = 0.0;
-
-    for (uint32_t rank = 0; rank < host->n_ranks; rank++) { /* the first of each data rank */
-        uint32_t stride = 1;
-        bool is_first = true;
-
-        for (uint32_t d = host->n_dims; d-- > 0;) {
-            is_first =
-                is_first && (host->dims[d].is_data || rank / stride % host->dims[d].size == 0);
-            stride *= host->dims[d].size;
-        }
-        sum += is_first ? random_tokens(rank, step) : 0.0;
-    }
-    return sum;
-}
-
-static struct hsdp_step_info step_open(struct host *host, uint32_t step)
-{
-    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
-    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
-
-    spec.max_norm = running.max_norm;
-    spec.norm_p = running.norm_p;
-    spec.gradient_scale = running.scale;
-    spec.has_weight = running.has_weight;
-    spec.weight = running.has_weight ? random_tokens(host->rank, step) : 0.0;
-    host_must(host, host->api->step->begin(host->model, &spec, NULL, &host->err));
-    host_must(host, host->api->step->result(host->model, &result, &host->err));
-    return result;
-}
-
-/* What the step says, as a function of what the gradients are. */
-static void result_expect(const struct host *host, const struct serial *serial, uint32_t step,
-                          const struct hsdp_step_info *result)
-{
-    double weight = running.has_weight ? weight_sum(host, step) : 0.0;
-    double scale =
-        (running.scale == 0.0 ? 1.0 : running.scale) / (running.has_weight ? weight : 1.0);
-    bool is_finite = isfinite(serial->norm) && isfinite(scale);
-    double clip = running.max_norm == 0.0 || !is_finite
-                      ? 1.0
-                      : fmin(1.0, running.max_norm / (result->norm + 1e-6));
-
-    host_expect(result->is_nonfinite == !is_finite);
-    host_expect(result->weight == weight);
-    if (!is_finite) {
-        host_expect(!isfinite(result->norm));
-        host_expect(result->clip == 1.0);
-        return;
-    }
-    if (!serial_has_norm(serial, result->norm, scale)) {
-        ck_abort_msg("rank %u: the norm is %.9g, serially it is %.9g (slack %.3g)", host->rank,
-                     result->norm, serial->norm * scale, serial->norm_slack * scale);
-    }
-    host_expect(fabs(result->clip - clip) <= 1e-15 * clip);
-    host_expect(fabs(result->factor - scale * clip) <= 1e-15 * scale * clip);
-}
-
-/* Exports every parameter, and imports it again from a rank that is not always the first. */
-static void params_copy(struct host *host, uint32_t step)
-{
-    host_must(host, host->api->model->edit_begin(host->model, NULL, &host->err));
-    for (uint32_t param = 0; param < host->n_params; param++) {
-        uint32_t source = host_reducer(host, param, host->rank);
-        struct hsdp_tensor full;
-        const float *values = host_export(host, param, HSDP_FLAT_MASTER);
-
-        if (step % 2 != 0) { /* the last one instead: the others have nothing to give */
-            for (uint32_t rank = 0; rank < host->n_ranks; rank++) {
-                source = host_reducer(host, param, rank) == host_reducer(host, param, host->rank)
-                             ? rank
-                             : source;
-            }
-        }
-        full = host_tensor(host, param, (void *)(uintptr_t)values, "fp32");
-        host_must(host, host->api->model->import_param(host->model, param, HSDP_FLAT_MASTER,
-                                                       source == host->rank ? &full : NULL, source,
-                                                       NULL, &host->err));
-    }
-    host_must(host, host->api->model->edit_end(host->model, NULL, &host->err));
-}
-
-/* Spoils what every replica but the saving one holds, which sync must mend. */
-static void params_sync(struct host *host)
-{
-    host_must(host, host->api->model->edit_begin(host->model, NULL, &host->err));
-    for (uint32_t unit = 0; unit < host->n_units; unit++) {
-        struct hsdp_unit_info info = HSDP_UNIT_INFO_INIT;
-        uint32_t writer;
-
-        host_must(host, host->api->plan->unit_info(host->plan, unit, &info, &host->err));
-        host_must(host, host->api->plan->writer(host->plan, unit, HSDP_SHARD_STEP, host->rank,
-                                                &writer, &host->err));
-        for (uint32_t b = 0; writer != host->rank && b < info.n_buffers; b++) {
-            struct hsdp_tensor flat;
-
-            host_must(host, host->api->model->flat_view(host->model, unit, b, HSDP_FLAT_MASTER,
-                                                        &flat, &host->err));
-            for (uint64_t i = 0; i < (uint64_t)flat.shape[0]; i++) {
-                host_write(&flat, i, 2.0 * host_read(&flat, i)); /* padding stays 0 */
-            }
-        }
-    }
-    host_must(host, host->api->model->sync(host->model, NULL, &host->err));
-    host_must(host, host->api->model->edit_end(host->model, NULL, &host->err));
-}
-
-/* ----------------------------------------------------------------------------------------- runs */
-
-static void step_close(struct host *host, struct serial *serial, uint32_t step,
-                       const struct hsdp_step_info *result)
-{
-    enum random_step kind = running.steps[step];
-
-    if (result->is_nonfinite || kind == RANDOM_STEP_DISCARD || kind == RANDOM_STEP_NONFINITE) {
-        host_must(host, host->api->step->discard(host->model, NULL, &host->err));
-        return;
-    }
-    host_descend(host, 0.125, result->factor);
-    if (serial != NULL) {
-        serial_descend(serial, 0.125, result->factor);
-    }
-    host_step_end(host);
-    if (kind == RANDOM_STEP_COPY) {
-        params_copy(host, step);
-    } else if (kind == RANDOM_STEP_SYNC) {
-        params_sync(host);
-    }
-}
-
-/* A window and its step; against the model where there is one. */
-static void window_run(struct host *host, struct serial *serial, struct trace *trace, uint32_t step)
-{
-    struct hsdp_step_info result;
-
-    for (uint32_t i = 0; i < running.n_batches; i++) {
-        if ((running.seed + i) % 4 == 0) {
-            host_forward(host);
-        }
-        random_backward(host, step * running.n_batches + i);
-    }
-    result = step_open(host, step);
-    if (serial != NULL) {
-        serial->first_batch = step * running.n_batches;
-        serial_reduce(serial);
-        result_expect(host, serial, step, &result);
-        if (isfinite(serial->norm)) {
-            serial_expect_grads(serial, host);
-        }
-    }
-    trace->norms[step] = result.norm;
-    if (running.promises_bits && !result.is_nonfinite) { /* NaNs may have any payload */
-        grads_note(host, trace, step);
-    }
-    if (result.is_nonfinite) {
-        trace->norms[step] = INFINITY;
-    }
-    step_close(host, serial, step, &result);
-}
-
-static uint32_t first_holder(uint32_t param, uint32_t rank)
-{
-    return random_first_holder(&running, param, rank);
-}
-
-static void serial_set(struct serial *serial, const struct host *host)
-{
-    serial_init(serial, host, random_weight);
-    serial->gradient = random_gradient;
-    serial->late = random_late;
-    serial->has_pass = random_has_pass;
-    serial->first_holder = first_holder;
-    serial->scopes = running.scopes;
-    serial->n_batches = running.n_batches;
-    serial->is_local = running.is_local;
-    serial->is_exact = running.is_exact;
-    serial->norm_p = running.norm_p;
-}
-
-static void run_train(struct host *host, int run, struct trace *trace)
-{
-    char units[RANDOM_TEXT_BYTES];
-    struct serial serial;
-
-    random_case_units(&running, run, host->rank, units);
-    host_plan(host, running.settings[run], units);
-    host_model(host);
-    random_values_set(&running, host);
-    host_load(host, random_weight);
-    if (run == 0) {
-        serial_set(&serial, host);
-    }
-    for (uint32_t step = 0; step < running.n_steps; step++) {
-        window_run(host, run == 0 ? &serial : NULL, trace, step);
-    }
-    if (run == 0) {
-        serial_expect_weights(&serial, host);
-        serial_fini(&serial);
-    }
-    if (running.promises_bits) {
-        masters_note(host, trace);
-    }
-}
-
 static void case_rank(uint32_t rank, void *shared)
 {
-    static struct trace traces[RANDOM_RUNS];
+    static struct random_trace traces[RANDOM_RUNS];
+    char text[SERIAL_TEXT_BYTES];
     struct host host;
 
     (void)shared;
     host_join(&host, rank, running.dims, running.settings[0]);
-    run_train(&host, 0, &traces[0]);
+    random_train(&running, 0, &host, running.promises_bits ? &traces[0] : NULL);
     if (running.promises_bits) {
         host.api->model->destroy(host.model);
         host.api->plan->destroy(host.plan);
-        run_train(&host, 1, &traces[1]);
-        traces_compare(&host, &traces[0], &traces[1]);
+        random_train(&running, 1, &host, &traces[1]);
+        if (!random_traces_agree(&running, &host, traces, text)) {
+            ck_abort_msg("%s", text);
+        }
     }
     host_close(&host);
 }
@@ -435,7 +167,7 @@ static bool model_agrees(struct host *host, enum change change, double norm)
     struct serial serial;
     bool has_grads, has_norm;
 
-    serial_set(&serial, host);
+    random_serial_init(&serial, &running, host);
     serial.divisor += change == DIVISOR ? 1.0 : 0.0;
     if (change == LOST_RANK) {
         serial.gradient = less_a_rank;
@@ -460,7 +192,7 @@ static void wrong_model_rank(uint32_t rank, void *shared)
     random_values_set(&running, &host);
     host_load(&host, random_weight);
     random_backward(&host, 0);
-    norm = step_open(&host, 0).norm;
+    norm = random_step_open(&running, &host, 0).norm;
     ck_assert(model_agrees(&host, NOTHING, norm));
     ck_assert(!model_agrees(&host, change, norm));
     host.api->step->discard(host.model, NULL, &host.err);

@@ -22,6 +22,16 @@ void host_settings_set(int strategy, const char *more)
     host_expect(n_bytes < (int)sizeof(host_settings));
 }
 
+void host_succeeded(const struct host *host, const char *call, int32_t found)
+{
+    if (found == HSDP_ERR_UNSUPPORTED) {
+        host_unsupported(host->err.message);
+    }
+    if (found != HSDP_OK) {
+        host_fail("rank %u: %s returned %d: %s", host->rank, call, (int)found, host->err.message);
+    }
+}
+
 void host_refused(const struct host *host, const char *call, int32_t found, int32_t expected,
                   const char *text)
 {
@@ -65,8 +75,8 @@ static void mesh_make(struct host *host)
     host_must(host, host->api->mesh->create(&spec, &host->mesh, &host->err));
 }
 
-/* Who we are comes from the launcher's environment, which is set by who starts the ranks. */
-static void job_connect(struct host *host, const char *settings)
+/* Without a name, who we are comes from the environment, which is set by who starts the ranks. */
+static void job_connect(struct host *host, const char *settings, const char *name)
 {
     struct hsdp_job_spec spec = HSDP_JOB_SPEC_INIT;
     struct hsdp_job_info info = HSDP_JOB_INFO_INIT;
@@ -74,6 +84,10 @@ static void job_connect(struct host *host, const char *settings)
 
     host_settings_read(&own, settings, true);
     spec.settings = own.settings;
+    spec.name = name;
+    spec.rank = host->rank;
+    spec.world_ranks = name == NULL ? 0 : host->n_ranks;
+    spec.local_rank = host->rank;
     host_must(host, host->api->job->create(&spec, &host->job, &host->err));
     host_must(host, host->api->job->connect(host->job, &host->err));
     host_must(host, host->api->job->info(host->job, &info, &host->err));
@@ -81,7 +95,8 @@ static void job_connect(struct host *host, const char *settings)
     host_expect(info.world_ranks == host->n_ranks);
 }
 
-void host_join(struct host *host, uint32_t rank, const char *dims, const char *settings)
+void host_join_as(struct host *host, uint32_t rank, const char *dims, const char *settings,
+                  const char *job_name)
 {
     memset(host, 0, sizeof(*host));
     host->err = (struct hsdp_error)HSDP_ERROR_INIT;
@@ -89,7 +104,12 @@ void host_join(struct host *host, uint32_t rank, const char *dims, const char *s
     host_dims_read(host, dims);
     plugin_load(host);
     mesh_make(host);
-    job_connect(host, settings);
+    job_connect(host, settings, job_name);
+}
+
+void host_join(struct host *host, uint32_t rank, const char *dims, const char *settings)
+{
+    host_join_as(host, rank, dims, settings, NULL);
 }
 
 void host_plan(struct host *host, const char *settings, const char *units)

@@ -80,16 +80,13 @@ void host_settings_set(int strategy, const char *more);
 
 /** Ends the check, which has failed. */
 _Noreturn void host_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** Ends the check: the plugin says that it has not built something. */
+_Noreturn void host_unsupported(const char *sentence);
 /** The file of the plugin that host_join loads. */
 const char *host_plugin_path(void);
 
 /* A call succeeds; or it is refused with a status, and a sentence that contains `text`. */
-#define host_must(host, call)                                                                      \
-    do {                                                                                           \
-        if ((call) != HSDP_OK) {                                                                   \
-            host_fail("%s: %s", #call, (host)->err.message);                                       \
-        }                                                                                          \
-    } while (0)
+#define host_must(host, call) host_succeeded((host), #call, (call))
 /* An assertion for what is asked thousands of times. */
 #define host_expect(condition)                                                                     \
     do {                                                                                           \
@@ -102,6 +99,7 @@ const char *host_plugin_path(void);
         host_refused((host), #call, (call), (expected), (text));                                   \
     } while (0)
 
+void host_succeeded(const struct host *host, const char *call, int32_t found);
 void host_refused(const struct host *host, const char *call, int32_t found, int32_t expected,
                   const char *text);
 
@@ -125,6 +123,9 @@ void host_open(struct host *host, uint32_t rank, const char *dims, const char *s
 
 /* The same in three steps. */
 void host_join(struct host *host, uint32_t rank, const char *dims, const char *settings);
+/** Joins a job of this name; who this is comes from the host, and not from the environment. */
+void host_join_as(struct host *host, uint32_t rank, const char *dims, const char *settings,
+                  const char *job_name);
 void host_plan(struct host *host, const char *settings, const char *units);
 void host_model(struct host *host);
 

@@ -102,6 +102,7 @@ static void dims_draw(struct random_case *random, struct draw_mesh *mesh)
     static const char *const names[N_DIMS] = {"pp", "dp", "cp", "ep", "tp"};
     uint32_t max_ranks = draw_one_in(random, 4) ? RANDOM_MAX_RANKS : 4;
 
+    max_ranks = max_ranks < random->limits.max_ranks ? max_ranks : random->limits.max_ranks;
     random->n_ranks = 1;
     for (uint32_t i = 0; i < N_DIMS && mesh->n_dims < 4; i++) {
         bool is_wanted = i == 1 ? !draw_one_in(random, 12) : draw_one_in(random, i < 4 ? 2 : 3);
@@ -320,6 +321,9 @@ static void class_draw(struct random_case *random, const struct draw_mesh *mesh,
     for (int run = 0; run < RANDOM_RUNS; run++) {
         row->strategies[run] = host_strategies[draw(random, HOST_N_STRATEGIES)];
     }
+    if (random->limits.strategy >= 0) {
+        row->strategies[0] = host_strategies[random->limits.strategy];
+    }
     if (index > 0 || draw_one_in(random, 4)) {
         put(row->head, sizeof(row->head), "class %c", (int)('a' + index));
         reduced = selectors_draw(random, mesh, row);
@@ -516,7 +520,7 @@ static void checks_draw(struct random_case *random)
     bool is_checked = draw_one_in(random, 4);
     bool is_plain = draw_one_in(random, 4);
 
-    for (int run = 0; run < RANDOM_RUNS; run++) {
+    for (int run = 0; random->limits.has_checks && run < RANDOM_RUNS; run++) {
         put(random->settings[run], sizeof(random->settings[run]), "%s%s%s",
             is_checked ? " verify=" : "", is_checked ? check : "",
             is_plain ? " cpu_path=plain" : "");
@@ -555,11 +559,20 @@ static void steps_draw(struct random_case *random)
 
 void random_case_draw(struct random_case *ret, uint64_t seed)
 {
+    static const struct random_limits limits = {RANDOM_MAX_RANKS, -1, true};
+
+    random_case_draw_within(ret, seed, &limits);
+}
+
+void random_case_draw_within(struct random_case *ret, uint64_t seed,
+                             const struct random_limits *limits)
+{
     struct draw_mesh mesh;
 
     memset(&mesh, 0, sizeof(mesh));
     memset(ret, 0, sizeof(*ret));
     ret->seed = seed;
+    ret->limits = *limits;
     ret->is_plain_reduce = true;
     ret->promises_bits = true;
     ret->has_weight = draw_one_in(ret, 5);
@@ -573,27 +586,4 @@ void random_case_draw(struct random_case *ret, uint64_t seed)
     placement_put(ret, &mesh);
     checks_draw(ret);
     steps_draw(ret);
-}
-
-void random_case_print(const struct random_case *random)
-{
-    static const char *const steps[] = {"plain", "discard", "nonfinite", "copy", "sync"};
-
-    printf("mesh: %s, stages that hold '*': 0x%x\n", random->dims, random->holders);
-    for (int run = 0; run < RANDOM_RUNS; run++) {
-        printf("run %d: %s\n       %s\n", run, random->settings[run], random->units[run]);
-    }
-    printf("scopes:");
-    for (uint32_t i = 0; i < random->n_batches; i++) {
-        printf(" %s", host_scopes[random->scopes[i]]);
-    }
-    printf("\nsteps:");
-    for (uint32_t i = 0; i < random->n_steps; i++) {
-        printf(" %s", steps[random->steps[i]]);
-    }
-    printf("\nnorm_p %g max_norm %g scale %g%s%s%s%s%s%s\n", random->norm_p, random->max_norm,
-           random->scale, random->is_exact ? ", exact" : "", random->has_chunks ? ", chunks" : "",
-           random->has_absent ? ", absent" : "", random->has_late ? ", late" : "",
-           random->has_weight ? ", weight" : "", random->promises_bits ? ", same bits" : "");
-    fflush(stdout);
 }

@@ -20,6 +20,13 @@ enum random_step {
     RANDOM_STEP_SYNC,      /* then all replicas but the first are spoilt, and synchronised */
 };
 
+/* What is drawn from. */
+struct random_limits {
+    uint32_t max_ranks; /* at most RANDOM_MAX_RANKS */
+    int strategy;       /* of the first run: one of host_strategies; -1 = any */
+    bool has_checks;    /* settings that say how it is checked, and by which kernels computed */
+};
+
 /*
  * A case: texts for host_open, and how the run goes. Both runs differ in strategies, and in the
  * split of dp where bits do not depend on it.
@@ -27,6 +34,7 @@ enum random_step {
 struct random_case {
     uint64_t seed;
     uint64_t n_drawn; /* numbers so far */
+    struct random_limits limits;
     char dims[96];
     uint32_t n_stages, stage_stride; /* ranks are rank / stride % n */
     char settings[RANDOM_RUNS][384];
@@ -58,6 +66,8 @@ uint64_t random_mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 
 /** Draws a case from a number. */
 void random_case_draw(struct random_case *ret, uint64_t seed);
+void random_case_draw_within(struct random_case *ret, uint64_t seed,
+                             const struct random_limits *limits);
 
 /** The stage of a rank: its number along pp. */
 uint32_t random_stage(const struct random_case *random, uint32_t rank);

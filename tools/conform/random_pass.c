@@ -94,6 +94,11 @@ static bool unit_has_pass(uint32_t batch, uint32_t unit)
     return !is_left_out && (is_last || mixed(FOR_UNIT, 2, batch, family) % 8 != 0);
 }
 
+uint32_t random_holder(uint32_t param, uint32_t rank)
+{
+    return random_first_holder(drawn, param, rank);
+}
+
 bool random_has_pass(uint32_t batch, uint32_t param)
 {
     return unit_has_pass(batch, owner->params[param].unit);

@@ -11,6 +11,7 @@ void random_values_set(const struct random_case *random, const struct host *host
 double random_weight(struct host_at at);
 double random_gradient(struct host_at at);
 double random_late(struct host_at at);
+uint32_t random_holder(uint32_t param, uint32_t rank); /* random_first_holder of the case */
 bool random_has_pass(uint32_t batch, uint32_t param);
 /** This rank's tokens: equal on ranks that see equal data. */
 double random_tokens(uint32_t rank, uint32_t step);

@@ -87,46 +87,78 @@ static double divisor_of(const struct serial *serial, uint32_t param)
                : serial->divisor;
 }
 
+/* What a rank has added up since its last contribution, and by how much it may be another number:
+ * in which order names and late gradients join is nobody's promise. */
+struct local {
+    float sum;
+    double mass;
+    uint32_t n_added;
+};
+
+static void local_add(struct local *local, double value)
+{
+    local->sum += (float)value;
+    local->mass += fabs(value);
+    local->n_added += value != 0.0;
+}
+
 /* What the names of a storage in other units add to it; each has a view of its own. */
-static float aliases_add(const struct serial *serial, struct host_at at, const char *dtype)
+static void aliases_add(const struct serial *serial, struct host_at at, const char *dtype,
+                        struct local *local)
 {
     uint32_t storage = at.param;
-    float sum = 0.0f;
 
     for (at.param = storage + 1; at.param < serial->host->n_params; at.param++) {
         if (serial->host->params[at.param].storage == storage &&
             host_is_alias(serial->host, at.param)) {
-            sum += (float)host_round(serial->gradient(at), dtype);
+            local_add(local, host_round(serial->gradient(at), dtype));
         }
     }
-    return sum;
+}
+
+/* The sum of contributions to an element. */
+struct total {
+    double sum;
+    double mass;
+    double doubt; /* what the roundings of contributions may differ by */
+};
+
+/* Hands over what a rank has: rounded once. */
+static void contribution_send(const struct serial *serial, struct local *local, const char *dtype,
+                              struct total *total)
+{
+    double sent = host_round((double)local->sum, dtype);
+
+    total->sum += sent;
+    total->mass += fabs(sent);
+    if (!serial->is_exact && local->n_added > 1) {
+        double off = local->n_added * 0x1p-24 * local->mass;
+        double more = host_round((double)local->sum + off, dtype);
+        double less = host_round((double)local->sum - off, dtype);
+
+        total->doubt += more - less;
+    }
+    *local = (struct local){0.0f, 0.0, 0};
 }
 
 /* What one rank contributes to an element in a window. */
 static void contribution_add(const struct serial *serial, struct host_at at,
-                             const char *const dtypes[2], double *ret_sum, double *ret_mass)
+                             const char *const dtypes[2], struct total *total)
 {
-    float local = 0.0f; /* since the last contribution */
+    struct local local = {0.0f, 0.0, 0};
 
     for (uint32_t batch = 0; batch < serial->n_batches; batch++) {
-        double late;
-        double sent;
-
         at.microbatch = serial->first_batch + batch;
         if (serial->has_pass != NULL && !serial->has_pass(at.microbatch, at.param)) {
             continue;
         }
-        late = serial->late == NULL ? 0.0 : (double)(float)serial->late(at);
-        local += (float)host_round(serial->gradient(at), dtypes[0]);
-        local += aliases_add(serial, at, dtypes[0]);
-        local += (float)late; /* in fp32, whatever the dtype of the views */
-        if (serial->is_local && serial->scopes[batch] != HSDP_SCOPE_FULL) {
-            continue;
+        local_add(&local, host_round(serial->gradient(at), dtypes[0]));
+        aliases_add(serial, at, dtypes[0], &local);
+        /* in fp32, whatever the dtype of the views */
+        local_add(&local, serial->late == NULL ? 0.0 : (double)(float)serial->late(at));
+        if (!serial->is_local || serial->scopes[batch] == HSDP_SCOPE_FULL) {
+            contribution_send(serial, &local, dtypes[1], total);
         }
-        sent = host_round((double)local, dtypes[1]);
-        *ret_sum += sent;
-        *ret_mass += fabs(sent);
-        local = 0.0f;
     }
 }
 
@@ -175,21 +207,21 @@ static void holder_reduce(struct serial *serial, uint32_t param, uint32_t holder
         }
     }
     for (uint64_t elem = 0; elem < host->params[param].n_elems; elem++) {
-        double sum = 0.0;
-        double mass = 0.0;
+        struct total total = {0.0, 0.0, 0.0};
 
         for (uint32_t i = 0; i < n_peers; i++) {
             struct host_at at = {peers[i], 0, param, elem};
 
-            contribution_add(serial, at, dtypes, &sum, &mass);
+            contribution_add(serial, at, dtypes, &total);
         }
-        sum /= divisor;
-        mass = serial->is_exact ? fabs(sum) : mass / divisor;
-        norm_add(&norms->grads, p, fabs(sum));
-        norm_add(&norms->masses, p, mass);
+        total.sum /= divisor;
+        total.mass = serial->is_exact ? fabs(total.sum)
+                                      : (total.mass + total.doubt / serial->rounding) / divisor;
+        norm_add(&norms->grads, p, fabs(total.sum));
+        norm_add(&norms->masses, p, total.mass);
         if (is_mine) {
-            serial->grads[param][elem] = sum;
-            serial->masses[param][elem] = mass;
+            serial->grads[param][elem] = total.sum;
+            serial->masses[param][elem] = total.mass;
         }
     }
 }

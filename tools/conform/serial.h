@@ -45,10 +45,10 @@ void serial_fini(struct serial *serial);
 /**
  * Fills grads, masses and norm from scopes, n_batches and first_batch.
  *
- * Contributions are the engine's own, bit for bit. It then adds n_ranks * n_batches of them in fp32
- * and divides once, so a gradient is off by at most so many half units in the last place of its
- * mass; and by one of itself where the sums are exact. Norms differ by no more than the norm of the
- * differences.
+ * Contributions are those of the plugin, but for the order in which a rank has added them up. It
+ * then adds n_ranks * n_batches of them in fp32, in any order, and divides once, so a gradient is
+ * off by at most so many half units in the last place of its mass; and by one of itself where the
+ * sums are exact. Norms differ by no more than the norm of the differences.
  */
 void serial_reduce(struct serial *serial);
 
