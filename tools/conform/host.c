@@ -24,6 +24,7 @@ void host_settings_set(int strategy, const char *more)
 
 void host_succeeded(const struct host *host, const char *call, int32_t found)
 {
+    host_enter("");
     if (found == HSDP_ERR_UNSUPPORTED) {
         host_unsupported(host->err.message);
     }
@@ -35,6 +36,7 @@ void host_succeeded(const struct host *host, const char *call, int32_t found)
 void host_refused(const struct host *host, const char *call, int32_t found, int32_t expected,
                   const char *text)
 {
+    host_enter("");
     if (found != expected) {
         host_fail("rank %u: %s returned %d, not %d", host->rank, call, (int)found, (int)expected);
     }

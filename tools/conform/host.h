@@ -82,11 +82,13 @@ void host_settings_set(int strategy, const char *more);
 _Noreturn void host_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /** Ends the check: the plugin says that it has not built something. */
 _Noreturn void host_unsupported(const char *sentence);
+/** A call of the plugin begins, or with "" has returned: for who asks where a rank hangs. */
+void host_enter(const char *call);
 /** The file of the plugin that host_join loads. */
 const char *host_plugin_path(void);
 
 /* A call succeeds; or it is refused with a status, and a sentence that contains `text`. */
-#define host_must(host, call) host_succeeded((host), #call, (call))
+#define host_must(host, call) host_succeeded((host), #call, (host_enter(#call), (call)))
 /* An assertion for what is asked thousands of times. */
 #define host_expect(condition)                                                                     \
     do {                                                                                           \
@@ -96,7 +98,7 @@ const char *host_plugin_path(void);
     } while (0)
 #define host_must_refuse(host, call, expected, text)                                               \
     do {                                                                                           \
-        host_refused((host), #call, (call), (expected), (text));                                   \
+        host_refused((host), #call, (host_enter(#call), (call)), (expected), (text));              \
     } while (0)
 
 void host_succeeded(const struct host *host, const char *call, int32_t found);
