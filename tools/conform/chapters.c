@@ -5,6 +5,7 @@
 const struct conform_chapter *const chapters_all[] = {
     &conform_negotiation,
     &conform_mathematics,
+    &conform_collectives,
 };
 
 const uint32_t chapters_n = sizeof(chapters_all) / sizeof(chapters_all[0]);

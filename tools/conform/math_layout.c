@@ -293,24 +293,29 @@ static double any_value(struct host_at at)
     return (double)((at.elem * 31 + at.param * 11 + at.rank * 5 + at.microbatch) % 127) - 63.0;
 }
 
+/* The mean of three ranks. */
+static void uneven_grad_expect(struct host *host, uint32_t param)
+{
+    const float *values = host_export(host, param, HSDP_FLAT_GRAD);
+
+    for (uint64_t elem = 0; elem < host->params[param].n_elems; elem++) {
+        double sum = 0.0;
+
+        for (uint32_t rank = 0; rank < host->n_ranks; rank++) {
+            sum += any_value((struct host_at){rank, 0, param, elem});
+        }
+        numbers_expect(fabs((double)values[elem] - sum / 3.0) <= 0x1p-22 * fabs(sum),
+                       "rank %u: the gradient of %s[%u] is %.9g, not %.9g", host->rank,
+                       host->params[param].name, (unsigned)elem, (double)values[elem], sum / 3.0);
+    }
+}
+
 static void uneven_run(struct host *host)
 {
     host_load(host, any_value);
     numbers_step(host, any_value);
     for (uint32_t param = 0; param < host->n_params; param++) {
-        const float *values = host_export(host, param, HSDP_FLAT_GRAD);
-
-        for (uint64_t elem = 0; elem < host->params[param].n_elems; elem++) {
-            double sum = 0.0;
-
-            for (uint32_t rank = 0; rank < host->n_ranks; rank++) {
-                sum += any_value((struct host_at){rank, 0, param, elem});
-            }
-            numbers_expect(fabs((double)values[elem] - sum / 3.0) <= 0x1p-22 * fabs(sum),
-                           "rank %u: the gradient of %s[%u] is %.9g, not %.9g", host->rank,
-                           host->params[param].name, (unsigned)elem, (double)values[elem],
-                           sum / 3.0);
-        }
+        uneven_grad_expect(host, param);
     }
     step_drop(host);
     for (uint32_t param = 0; param < host->n_params; param++) {
