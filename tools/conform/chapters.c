@@ -3,7 +3,7 @@
 #include "chapters.h"
 
 const struct conform_chapter *const chapters_all[] = {
-    &conform_negotiation,
+    &conform_negotiation, &conform_deadlines, &conform_failures, &conform_views, &conform_hygiene,
     &conform_mathematics,
     &conform_collectives,
 };
