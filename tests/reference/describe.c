@@ -10,8 +10,8 @@
 
 static const char *const span_words[] = {
     [SPAN_NONE] = "nothing",
-    [SPAN_INNER] = "inner dimensions",
-    [SPAN_ALL] = "all reduced dimensions",
+    [SPAN_INNER] = "inner",
+    [SPAN_ALL] = "all",
 };
 
 static const char *const type_words[] = {
