@@ -316,12 +316,13 @@ static int32_t stride_check(const struct call *call, uint64_t segment_bytes)
 {
     if (segment_bytes < SEGMENT_FIRST_BYTES || segment_bytes > MOST_STRIDE_BYTES) {
         return error_raise(call, HSDP_ERR_VERSION,
-                           "plan: segment_bytes is %" PRIu64 "; ABI 1.0 has %u, this plugin %zu",
+                           "plan.segments: segment_bytes is %" PRIu64
+                           "; ABI 1.0 has %u, this plugin %zu",
                            segment_bytes, SEGMENT_FIRST_BYTES, sizeof(struct hsdp_segment));
     }
     if (segment_bytes % _Alignof(struct hsdp_segment) != 0) {
         return error_raise(call, HSDP_ERR_INVALID,
-                           "plan: segment_bytes is %" PRIu64 ", not a multiple of %zu",
+                           "plan.segments: segment_bytes is %" PRIu64 ", not a multiple of %zu",
                            segment_bytes, _Alignof(struct hsdp_segment));
     }
     return HSDP_OK;
