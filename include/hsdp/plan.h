@@ -336,7 +336,8 @@ struct hsdp_plan_ops {
      * Lists what a rank owns of a unit in one of the three cuts: the only authority on it.
      *
      * Shapes: ret_segments is an array of max_segments with segment_bytes between its elements
-     * (sizeof of the caller's struct), in order of buffer and offset; padding has no segment.
+     * (sizeof of the caller's struct, a multiple of 8), in order of buffer and offset; padding has
+     * no segment.
      * *ret_n_segments is how many there are, also on HSDP_ERR_BUFFER_TOO_SMALL. `rank` is any of
      * the world that holds this unit's parameters.
      */
