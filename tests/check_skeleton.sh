@@ -35,8 +35,9 @@ else
 fi
 
 # Of meshes, right and wrong ones, it says what this plugin says.
-${CC:-cc} -std=gnu11 -I"$top/include" -o "$scratch/transcript" "$here/mesh_transcript.c" \
-    "$top/abi/loader/loader.c" -ldl >"$output" 2>&1
+# shellcheck disable=SC2086
+${CC:-cc} -std=gnu11 $HSDP_TEST_SANITIZERS -I"$top/include" -o "$scratch/transcript" \
+    "$here/mesh_transcript.c" "$top/abi/loader/loader.c" -ldl >"$output" 2>&1
 report "the transcript compiles"
 timeout 60 "$scratch/transcript" "$scratch/skeleton.so" >"$scratch/skeleton" 2>&1
 timeout 60 "$scratch/transcript" "$HSDP_TEST_PLUGIN" >"$scratch/plugin" 2>&1
