@@ -37,6 +37,8 @@ if [ -x "$HSDP_FLIGHT" ]; then
     holds hsdp-flight "$prefix/bin/hsdp-flight"
     holds hsdp-info "$prefix/bin/hsdp-info"
 fi
+holds "hsdp.py" "$(find "$prefix/share/doc" -path '*/examples/python/hsdp.py')"
+holds "minimal.py" "$(find "$prefix/share/doc" -path '*/examples/python/minimal.py')"
 holds "minimal.c" "$(find "$prefix/share/doc" -path '*/examples/minimal.c')"
 find "$stage" -name '*.la' >"$output"
 [ ! -s "$output" ]

@@ -58,7 +58,7 @@ tap_report $? "quickstart: neither leaves a build folder"
 
 ends "elsewhere than on Debian the packages are named" 1 \
     'install what Debian calls: build-essential autoconf automake libtool .*libyaml-dev libsodium-dev libjansson-dev$' build
-ends "the tests want more of them" 1 'libyaml-dev libsodium-dev libjansson-dev abigail-tools check clang clang-format doxygen groff-base iproute2 valgrind$' test
+ends "the tests want more of them" 1 'libyaml-dev libsodium-dev libjansson-dev abigail-tools check clang clang-format doxygen groff-base iproute2 python3 valgrind$' test
 
 # shellcheck disable=SC2016
 stand_in dpkg-query 'case ${!#} in libyaml-dev) exit 1 ;; *) printf installed ;; esac'
