@@ -7,230 +7,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "every_call.h"
 #include "host.h"
+#include "node_ranks.h"
 #include "process_state.h"
 #include "ranks.h"
 #include "suite.h"
 
 /* A rank in the middle of a pass, with one of everything. */
 struct parent {
-    struct host host;
-    hsdp_group *group;
+    struct every_call on;
     struct process_size size_before; /* of the process, before there was a plugin */
     char *complaint;                 /* of a child; the memory is shared */
 };
 
 #define COMPLAINT_BYTES 512u
-
-/* ------------------------------------------------------------------------------- every function */
-
-/* What is left out: destroy, which gives nothing back, and create of a job, which takes none. */
-#define ALL_CALLED INT32_MAX
-
-static int32_t job_call(struct parent *parent, uint64_t index)
-{
-    const struct hsdp_job_ops *ops = parent->host.api->job;
-    struct hsdp_job_info info = HSDP_JOB_INFO_INIT;
-    struct hsdp_error *err = &parent->host.err;
-    hsdp_job *job = parent->host.job;
-    const char *value;
-    const char *source;
-
-    switch (index) {
-    case 0:
-        return ops->connect(job, err);
-    case 1:
-        return ops->close(job, err);
-    case 2:
-        return ops->abort(job, "by a child", err);
-    case 3:
-        return ops->status(job, err);
-    case 4:
-        return ops->info(job, &info, err);
-    case 5:
-        return ops->setting(job, "backend", &value, &source, err);
-    case 6:
-        return ops->setting_set(job, "nccl_timeout_seconds", "7", err);
-    case 7:
-        return ops->phase_push(job, "save", 1000, err);
-    case 8:
-        return ops->phase_pop(job, err);
-    case 9:
-        return ops->ticket_wait(job, 0, 0, err);
-    case 10:
-        return ops->ticket_order(job, 0, NULL, err);
-    default:
-        return ALL_CALLED;
-    }
-}
-
-static int32_t group_call(struct parent *parent, uint64_t index)
-{
-    const struct hsdp_group_ops *ops = parent->host.api->group;
-    struct hsdp_group_spec spec = HSDP_GROUP_SPEC_INIT;
-    struct hsdp_group_info info = HSDP_GROUP_INFO_INIT;
-    struct hsdp_coll_spec coll = HSDP_COLL_SPEC_INIT;
-    struct hsdp_error *err = &parent->host.err;
-    uint32_t members[2];
-    hsdp_group *group;
-
-    spec.selector = "dp";
-    coll.kind = HSDP_COLL_BARRIER;
-    switch (index) {
-    case 0:
-        return ops->create(parent->host.job, parent->host.mesh, &spec, &group, err);
-    case 1:
-        return ops->connect(parent->host.job, err);
-    case 2:
-        return ops->info(parent->group, &info, err);
-    case 3:
-        return ops->members(parent->group, members, 2, err);
-    case 4:
-        return ops->start(parent->group, &coll, sizeof(coll), 1, NULL, NULL, err);
-    default:
-        return ALL_CALLED;
-    }
-}
-
-static int32_t model_call(struct parent *parent, uint64_t index)
-{
-    const struct hsdp_model_ops *ops = parent->host.api->model;
-    struct hsdp_model_info info = HSDP_MODEL_INFO_INIT;
-    struct hsdp_error *err = &parent->host.err;
-    hsdp_model *model = parent->host.model;
-    float values[64] = {0};
-    struct hsdp_tensor full = host_tensor(&parent->host, 0, values, "fp32");
-    struct hsdp_tensor view;
-    const char *name;
-    const char *dtype;
-    uint32_t state;
-
-    switch (index) {
-    case 0:
-        return ops->create(parent->host.job, parent->host.plan, &model, err);
-    case 1:
-        return ops->info(model, &info, err);
-    case 2:
-        return ops->param_view(model, 0, HSDP_VIEW_PARAM, &view, err);
-    case 3:
-        return ops->flat_view(model, 0, 0, HSDP_FLAT_MASTER, &view, err);
-    case 4:
-        return ops->state_create(model, "m", "fp32", &state, err);
-    case 5:
-        return ops->state_info(model, 0, &name, &dtype, err);
-    case 6:
-        return ops->edit_begin(model, NULL, err);
-    case 7:
-        return ops->edit_end(model, NULL, err);
-    case 8:
-        return ops->import_param(model, 0, HSDP_FLAT_MASTER, &full, HSDP_ALL_RANKS, NULL, err);
-    case 9:
-        return ops->export_param(model, 0, HSDP_FLAT_MASTER, &full, HSDP_ALL_RANKS, NULL, err);
-    case 10:
-        return ops->sync(model, NULL, err);
-    default:
-        return ALL_CALLED;
-    }
-}
-
-static int32_t unit_call(struct parent *parent, uint64_t index)
-{
-    const struct hsdp_unit_ops *ops = parent->host.api->unit;
-    struct hsdp_error *err = &parent->host.err;
-    hsdp_model *model = parent->host.model;
-    uint64_t pass = parent->host.pass;
-    float values[64] = {0};
-    struct hsdp_tensor grad = host_tensor(&parent->host, 0, values, "fp32");
-    const uint32_t units[] = {0};
-
-    switch (index) {
-    case 0:
-        return ops->unshard(model, 0, HSDP_USE_FORWARD, NULL, NULL, err);
-    case 1:
-        return ops->release(model, 0, NULL, err);
-    case 2:
-        return ops->grad_add(model, 0, &grad, NULL, err);
-    case 3:
-        return ops->backward_begin(model, units, 1, HSDP_SCOPE_FULL, &pass, err);
-    case 4:
-        return ops->reduce(model, pass, 0, NULL, NULL, err);
-    case 5:
-        return ops->skip(model, pass, 0, NULL, NULL, err);
-    case 6:
-        return ops->backward_end(model, pass, NULL, NULL, err);
-    default:
-        return ALL_CALLED;
-    }
-}
-
-static int32_t step_call(struct parent *parent, uint64_t index)
-{
-    const struct hsdp_step_ops *ops = parent->host.api->step;
-    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
-    struct hsdp_step_info info = HSDP_STEP_INFO_INIT;
-    struct hsdp_error *err = &parent->host.err;
-    hsdp_model *model = parent->host.model;
-    struct hsdp_tensor view;
-
-    switch (index) {
-    case 0:
-        return ops->begin(model, &spec, NULL, err);
-    case 1:
-        return ops->result(model, &info, err);
-    case 2:
-        return ops->factor_view(model, &view, err);
-    case 3:
-        return ops->end(model, NULL, NULL, err);
-    case 4:
-        return ops->discard(model, NULL, err);
-    default:
-        return ALL_CALLED;
-    }
-}
-
-static int32_t diag_call(struct parent *parent, uint64_t index)
-{
-    const struct hsdp_diag_ops *ops = parent->host.api->diag;
-    struct hsdp_error *err = &parent->host.err;
-    hsdp_job *job = parent->host.job;
-    const char *name;
-    uint64_t n;
-
-    switch (index) {
-    case 0:
-        return ops->report(job, "error", NULL, 0, &n, err);
-    case 1:
-        return ops->counter(job, "steps", &n, err);
-    case 2:
-        return ops->counter_name(job, 0, &name, err);
-    default:
-        return ALL_CALLED;
-    }
-}
-
-static int32_t adamw_call(struct parent *parent, uint64_t index)
-{
-    return index == 0 ? host_adamw(&parent->host, 0.5, 0.0) : ALL_CALLED;
-}
-
-struct table {
-    const char *name;
-    int32_t (*call)(struct parent *parent, uint64_t index);
-    uint64_t n_left_out;
-    size_t n_bytes;
-};
-
-static const struct table tables[] = {
-    {"job", job_call, 2, sizeof(struct hsdp_job_ops)},
-    {"group", group_call, 1, sizeof(struct hsdp_group_ops)},
-    {"model", model_call, 1, sizeof(struct hsdp_model_ops)},
-    {"unit", unit_call, 0, sizeof(struct hsdp_unit_ops)},
-    {"step", step_call, 0, sizeof(struct hsdp_step_ops)},
-    {"diag", diag_call, 0, sizeof(struct hsdp_diag_ops)},
-    {"adamw", adamw_call, 0, sizeof(struct hsdp_adamw_ops)},
-};
-
-#define N_TABLES (sizeof(tables) / sizeof(tables[0]))
 
 /* A child cannot fail the test by itself: it says why, and ends with 1. */
 static int complain(struct parent *parent, const char *table, uint64_t index, int32_t status)
@@ -240,26 +31,25 @@ static int complain(struct parent *parent, const char *table, uint64_t index, in
     return 1;
 }
 
-static int table_call(struct parent *parent, const struct table *table)
+static int table_call(struct parent *parent, const struct every_call_table *table)
 {
-    const uint64_t n_calls = table->n_bytes / sizeof(void *) - 1 - table->n_left_out;
     uint64_t index = 0;
 
     for (;; index++) {
         int32_t status;
 
-        parent->host.err.status = 0;
-        parent->host.err.message[0] = '\0';
-        status = table->call(parent, index);
-        if (status == ALL_CALLED) {
+        parent->on.host.err.status = 0;
+        parent->on.host.err.message[0] = '\0';
+        status = table->call(&parent->on, index);
+        if (status == EVERY_CALL_MADE) {
             break;
         }
-        if (status != HSDP_ERR_FORKED || parent->host.err.status != HSDP_ERR_FORKED ||
-            strstr(parent->host.err.message, "child") == NULL) {
+        if (status != HSDP_ERR_FORKED || parent->on.host.err.status != HSDP_ERR_FORKED ||
+            strstr(parent->on.host.err.message, "child") == NULL) {
             return complain(parent, table->name, index, status);
         }
     }
-    return index == n_calls ? 0 : complain(parent, table->name, index, ALL_CALLED);
+    return index == every_call_n(table) ? 0 : complain(parent, table->name, index, EVERY_CALL_MADE);
 }
 
 /* ----------------------------------------------------------------------------- what children do */
@@ -268,8 +58,8 @@ static int child_calls(struct parent *parent)
 {
     int failed = 0;
 
-    for (size_t i = 0; i < N_TABLES && failed == 0; i++) {
-        failed = table_call(parent, &tables[i]);
+    for (size_t i = 0; i < EVERY_CALL_N_TABLES && failed == 0; i++) {
+        failed = table_call(parent, &every_call_tables[i]);
     }
     return failed;
 }
@@ -287,8 +77,8 @@ static int child_forks(struct parent *parent)
 
 static void parent_destroy(struct parent *parent)
 {
-    parent->host.api->group->destroy(parent->group);
-    host_leave(&parent->host);
+    parent->on.host.api->group->destroy(parent->on.group);
+    host_leave(&parent->on.host);
 }
 
 /* Afterwards it has not more than its parent had before there was a plugin. */
@@ -365,7 +155,7 @@ static const struct {
 static void parent_open(struct parent *ret, uint32_t rank)
 {
     struct hsdp_group_spec spec = HSDP_GROUP_SPEC_INIT;
-    struct host *host = &ret->host;
+    struct host *host = &ret->on.host;
 
     ret->complaint = ranks_memory(COMPLAINT_BYTES);
     host_join(host, rank, "dp=2", ""); /* the C library keeps the stack of a thread */
@@ -374,7 +164,7 @@ static void parent_open(struct parent *ret, uint32_t rank)
     host_open(host, rank, "dp=2", host_settings, "unit a: w[64]; unit b: x[5]");
     spec.selector = "dp";
     host_must(host,
-              host->api->group->create(host->job, host->mesh, &spec, &ret->group, &host->err));
+              host->api->group->create(host->job, host->mesh, &spec, &ret->on.group, &host->err));
     host_must(host, host->api->group->connect(host->job, &host->err));
 }
 
@@ -408,7 +198,7 @@ static void forking_rank(uint32_t rank, void *shared)
 {
     const int kind = *(const int *)shared;
     struct parent parent;
-    struct host *host = &parent.host;
+    struct host *host = &parent.on.host;
 
     parent_open(&parent, rank);
     host_pass_begin(host, HSDP_SCOPE_FULL);
@@ -456,11 +246,12 @@ static void outliving_rank(uint32_t rank, void *shared)
         _exit(read(gate[0], &byte, 1) == 0 ? child_calls(&parent) + child_destroys(&parent) : 1);
     }
     close(gate[0]);
-    host_backward(&parent.host, HSDP_SCOPE_FULL, 0, gradient);
-    host_step(&parent.host, 0.0);
-    host_expect_grad(&parent.host, "w", 3.0);
-    host_step_end(&parent.host);
-    host_must(&parent.host, parent.host.api->job->close(parent.host.job, &parent.host.err));
+    host_backward(&parent.on.host, HSDP_SCOPE_FULL, 0, gradient);
+    host_step(&parent.on.host, 0.0);
+    host_expect_grad(&parent.on.host, "w", 3.0);
+    host_step_end(&parent.on.host);
+    host_must(&parent.on.host,
+              parent.on.host.api->job->close(parent.on.host.job, &parent.on.host.err));
     parent_destroy(&parent);
     close(gate[1]);
     child_end(&parent, 0, pid);
@@ -470,6 +261,70 @@ START_TEST(fork_that_outlives_the_job_changes_nothing)
 {
     host_settings_set(4, "");
     ranks_run(2, RANKS_LIMIT_MS, outliving_rank, NULL);
+}
+END_TEST
+
+/* A child, when other threads of its parent are anywhere, gives back all that it has. */
+static void leaving_child_run(struct parent *parent)
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        alarm(10);
+        parent_destroy(parent);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+}
+
+static void often_rank(uint32_t rank, void *shared)
+{
+    struct parent parent;
+
+    (void)shared;
+    parent_open(&parent, rank);
+    for (int i = 0; i < 50; i++) {
+        host_backward(&parent.on.host, HSDP_SCOPE_FULL, 0, gradient);
+        leaving_child_run(&parent);
+        host_step(&parent.on.host, 0.0);
+        host_step_end(&parent.on.host);
+    }
+    host_must(&parent.on.host,
+              parent.on.host.api->job->close(parent.on.host.job, &parent.on.host.err));
+    parent_destroy(&parent);
+}
+
+START_TEST(fork_at_any_moment_leaves_a_child_that_can_give_all_back)
+{
+    host_settings_set(3, "");
+    ranks_run(2, RANKS_LIMIT_MS, often_rank, NULL);
+}
+END_TEST
+
+/* Between nodes there are connections, which the watchdog's thread serves. */
+static void node_rank(uint32_t rank, void *shared)
+{
+    struct parent parent = {0};
+
+    node_ranks_environment(shared, rank);
+    host_join(&parent.on.host, rank, "dp=2", "nccl_timeout_seconds=15");
+    for (int i = 0; i < 50; i++) {
+        leaving_child_run(&parent);
+        host_must(&parent.on.host, parent.on.host.api->job->setting_set(
+                                       parent.on.host.job, "nccl_timeout_seconds",
+                                       i % 2 == 0 ? "16" : "15", &parent.on.host.err));
+    }
+    host_close(&parent.on.host);
+}
+
+START_TEST(fork_of_ranks_on_two_nodes_is_noticed_by_nobody)
+{
+    struct nodes_case nodes = {"1,1", node_ranks_port()};
+
+    ranks_run(2, RANKS_LIMIT_MS, node_rank, &nodes);
 }
 END_TEST
 
@@ -485,11 +340,12 @@ static void starting_rank(uint32_t rank, void *shared)
     program = popen("exit 0", "r");
     ck_assert_ptr_nonnull(program);
     ck_assert_int_eq(pclose(program), 0);
-    host_backward(&parent.host, HSDP_SCOPE_FULL, 0, gradient);
-    host_step(&parent.host, 0.0);
-    host_expect_grad(&parent.host, "w", 3.0);
-    host_step_end(&parent.host);
-    host_must(&parent.host, parent.host.api->job->close(parent.host.job, &parent.host.err));
+    host_backward(&parent.on.host, HSDP_SCOPE_FULL, 0, gradient);
+    host_step(&parent.on.host, 0.0);
+    host_expect_grad(&parent.on.host, "w", 3.0);
+    host_step_end(&parent.on.host);
+    host_must(&parent.on.host,
+              parent.on.host.api->job->close(parent.on.host.job, &parent.on.host.err));
     parent_destroy(&parent);
 }
 
@@ -508,6 +364,8 @@ Suite *module_suite(void)
     tcase_set_timeout(tcase, 30);
     tcase_add_loop_test(tcase, fork_of_ranks_that_train_is_noticed_by_nobody, 0, 3 * N_CHILDREN);
     tcase_add_test(tcase, fork_that_outlives_the_job_changes_nothing);
+    tcase_add_test(tcase, fork_at_any_moment_leaves_a_child_that_can_give_all_back);
+    tcase_add_test(tcase, fork_of_ranks_on_two_nodes_is_noticed_by_nobody);
     tcase_add_test(tcase, programs_started_by_ranks_change_nothing);
     suite_add_tcase(suite, tcase);
     return suite;
