@@ -33,9 +33,11 @@ holds hsdp.so "$plugin"
 holds hsdp.h "$prefix/include/hsdp/hsdp.h"
 holds loader.c "$prefix/share/hsdp/loader.c"
 holds hsdp-run "$prefix/bin/hsdp-run"
+holds hsdp-run.1 "$prefix/share/man/man1/hsdp-run.1"
 if [ -x "$HSDP_FLIGHT" ]; then
     holds hsdp-flight "$prefix/bin/hsdp-flight"
     holds hsdp-info "$prefix/bin/hsdp-info"
+    holds hsdp-info.1 "$prefix/share/man/man1/hsdp-info.1"
 fi
 holds "hsdp.py" "$(find "$prefix/share/doc" -path '*/examples/python/hsdp.py')"
 holds "minimal.py" "$(find "$prefix/share/doc" -path '*/examples/python/minimal.py')"
