@@ -265,7 +265,7 @@ static void refusing_rank(uint32_t rank, void *shared)
     group = group_asked(job, mesh, "dp", 0);
     status_assert(all_reduce(group, vector_fp32(&vector, &value, 1), HSDP_REDUCE_SUM, &err),
                   HSDP_ERR_STATE, &err);
-    ck_assert_int_eq(group_members(group, NULL, 1, &err), HSDP_ERR_BUFFER_TOO_SMALL);
+    ck_assert_int_eq(group_members(group, NULL, 1, &err), HSDP_ERR_INVALID);
     group_destroy(group);
     group_destroy(NULL);
     mesh->rank = 1 - rank;

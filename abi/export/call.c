@@ -86,6 +86,9 @@ void call_enters(struct call *call, struct hsdp_job *job)
         call->status = job_enter(job, &call->err);
         call_entered(call, job);
     }
+    if (call_is_ok(call) && job_is_closed(job)) {
+        call->status = error_set(&call->err, HSDP_ERR_STATE, "%s: the job is closed", call->name);
+    }
 }
 
 void call_enters_failed(struct call *call, struct hsdp_job *job)
@@ -100,9 +103,6 @@ void call_enters_model(struct call *call, const struct hsdp_model *model)
 {
     if (call_is_ok(call)) {
         call_enters(call, model_job(model));
-    }
-    if (call_is_ok(call) && !job_is_connected(call->job)) {
-        call->status = error_set(&call->err, HSDP_ERR_STATE, "%s: the job is closed", call->name);
     }
 }
 

@@ -267,6 +267,10 @@ static int32_t exchange_counts(struct op *op, const struct hsdp_group *group,
         status = count_compare("all_to_all", "output", views[1].n_elems,
                                table_sum(group, header->recv_elems), reterr);
     }
+    if (status == HSDP_OK) {
+        status = count_compare("all_to_all", "output from itself", header->recv_elems[group->index],
+                               header->send_elems[group->index], reterr);
+    }
     return status;
 }
 

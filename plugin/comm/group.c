@@ -163,7 +163,7 @@ int32_t group_members(const struct hsdp_group *group, uint32_t *ret_ranks, uint6
                       struct hsdp_error *reterr)
 {
     if (max_ranks < group->n_ranks) {
-        return error_set(reterr, HSDP_ERR_BUFFER_TOO_SMALL,
+        return error_set(reterr, HSDP_ERR_INVALID,
                          "group \"%s\": %" PRIu32 " members, room for %" PRIu64, group->name,
                          group->n_ranks, max_ranks);
     }

@@ -553,6 +553,11 @@ bool job_is_connected(const struct hsdp_job *job)
     return atomic_load(&job->state) == JOB_CONNECTED;
 }
 
+bool job_is_closed(const struct hsdp_job *job)
+{
+    return atomic_load(&job->state) == JOB_CLOSED;
+}
+
 int32_t job_check_host(const struct hsdp_job *job, const char *operation, struct hsdp_error *reterr)
 {
     if (!job->launch.is_one_host) {

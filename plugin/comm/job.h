@@ -74,6 +74,7 @@ void job_unref(struct hsdp_job *job);
 uint32_t job_rank(const struct hsdp_job *job);
 uint32_t job_world_ranks(const struct hsdp_job *job);
 bool job_is_connected(const struct hsdp_job *job);
+bool job_is_closed(const struct hsdp_job *job);
 struct probe *job_probe(const struct hsdp_job *job); /* comm/probe.h; NULL outside of tests */
 uint64_t job_timeout_ms(const struct hsdp_job *job); /* of an operation, now */
 /** HSDP_ERR_UNSUPPORTED, on all ranks alike, where what moves data would have to leave this host.

@@ -299,6 +299,11 @@ int32_t job_phase_push(struct hsdp_job *job, const char *phase, uint64_t timeout
 {
     struct job_phase *top;
 
+    if (strlen(phase) >= sizeof(top->name)) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "job: phase \"%.63s...\" has a name of %zu bytes; at most %zu", phase,
+                         strlen(phase), sizeof(top->name) - 1);
+    }
     if (timeout_ms == 0) {
         return error_set(reterr, HSDP_ERR_INVALID,
                          "job: phase \"%.63s\" has a timeout of 0 ms; at least 1", phase);
