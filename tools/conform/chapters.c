@@ -3,7 +3,8 @@
 #include "chapters.h"
 
 const struct conform_chapter *const chapters_all[] = {
-    &conform_steps,
+    &conform_negotiation, &conform_mathematics, &conform_collectives,
+    &conform_steps,       &conform_loading,
     &conform_arguments,
     &conform_negotiation, &conform_mathematics, &conform_collectives, &conform_deadlines,
     &conform_failures,    &conform_views,       &conform_hygiene,

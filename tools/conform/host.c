@@ -97,8 +97,7 @@ static void job_connect(struct host *host, const char *settings, const char *nam
     host_expect(info.world_ranks == host->n_ranks);
 }
 
-void host_join_as(struct host *host, uint32_t rank, const char *dims, const char *settings,
-                  const char *job_name)
+void host_arrange(struct host *host, uint32_t rank, const char *dims)
 {
     memset(host, 0, sizeof(*host));
     host->err = (struct hsdp_error)HSDP_ERROR_INIT;
@@ -106,6 +105,12 @@ void host_join_as(struct host *host, uint32_t rank, const char *dims, const char
     host_dims_read(host, dims);
     plugin_load(host);
     mesh_make(host);
+}
+
+void host_join_as(struct host *host, uint32_t rank, const char *dims, const char *settings,
+                  const char *job_name)
+{
+    host_arrange(host, rank, dims);
     job_connect(host, settings, job_name);
 }
 

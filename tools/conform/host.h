@@ -128,6 +128,8 @@ void host_join(struct host *host, uint32_t rank, const char *dims, const char *s
 /** Joins a job of this name; who this is comes from the host, and not from the environment. */
 void host_join_as(struct host *host, uint32_t rank, const char *dims, const char *settings,
                   const char *job_name);
+/** Joins no job: for plans alone, of any rank. */
+void host_arrange(struct host *host, uint32_t rank, const char *dims);
 void host_plan(struct host *host, const char *settings, const char *units);
 void host_model(struct host *host);
 

@@ -72,10 +72,10 @@ struct model {
 
 static void model_init(struct model *model)
 {
+    memset(model, 0, sizeof(*model));
     for (uint32_t param = 0; param < 2; param++) {
         for (uint64_t elem = 0; elem < N_ELEMS; elem++) {
-            model->elems[param][elem] =
-                (struct adam){value_of((struct host_at){0, 0, param, elem}), 0.0, 0.0};
+            model->elems[param][elem].p = value_of((struct host_at){0, 0, param, elem});
         }
     }
 }
