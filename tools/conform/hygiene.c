@@ -193,13 +193,14 @@ static void process_run(struct conform *conform)
 static uint32_t entries_count(struct conform *conform, const char *folder)
 {
     DIR *dir = opendir(folder);
+    struct dirent *entry;
     uint32_t n = 0;
 
     if (dir == NULL) {
         conform_skip(conform, "%s cannot be read", folder);
     }
-    while (readdir(dir) != NULL) {
-        n++;
+    while ((entry = readdir(dir)) != NULL) {
+        n += entry->d_name[0] != '.';
     }
     closedir(dir);
     return n;

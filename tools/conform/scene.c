@@ -238,6 +238,19 @@ float *scene_floats(const struct hsdp_tensor *view)
     return (float *)((char *)view->base + view->byte_offset);
 }
 
+float scene_read(const struct hsdp_tensor *view, uint64_t elem)
+{
+    uint32_t bits;
+    float value;
+
+    if (view->dtype_bits == 32) {
+        return scene_floats(view)[elem];
+    }
+    bits = (uint32_t)((uint16_t *)scene_floats(view))[elem] << 16;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
 struct hsdp_tensor scene_param(struct scene *scene, uint32_t param, int32_t view)
 {
     struct hsdp_tensor tensor = {.base = NULL};
@@ -371,9 +384,9 @@ void scene_expect_param(struct scene *scene, uint32_t param, float value)
     conform_must(conform, ops->unshard(scene->model, param / 2, HSDP_USE_FORWARD, NULL, NULL,
                                        &conform->err));
     for (uint64_t elem = 0; elem < scene_n_elems[param]; elem++) {
-        conform_expect(conform, scene_floats(&view)[elem] == value,
+        conform_expect(conform, scene_read(&view, elem) == value,
                        "element %u of parameter %u is %g, not %g", (unsigned)elem, (unsigned)param,
-                       (double)scene_floats(&view)[elem], (double)value);
+                       (double)scene_read(&view, elem), (double)value);
     }
     conform_must(conform, ops->release(scene->model, param / 2, NULL, &conform->err));
 }

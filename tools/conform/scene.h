@@ -78,6 +78,8 @@ int32_t scene_run_barrier(struct scene *scene);
 struct hsdp_tensor scene_tensor(uint32_t param, float *values);
 /** The floats of a view. */
 float *scene_floats(const struct hsdp_tensor *view);
+/** An element of a view of fp32 or bf16. */
+float scene_read(const struct hsdp_tensor *view, uint64_t elem);
 struct hsdp_tensor scene_param(struct scene *scene, uint32_t param, int32_t view);
 struct hsdp_tensor scene_flat(struct scene *scene, uint32_t unit, uint32_t buffer, int32_t flat);
 

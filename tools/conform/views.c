@@ -167,12 +167,12 @@ static void addresses_run(struct conform *conform)
 }
 
 /* What was asked for once is read for ever. */
-static void published_run(struct conform *conform)
+static void published_expect(struct conform *conform, const char *settings)
 {
     struct hsdp_tensor view;
     struct scene scene;
 
-    open_model(&scene, conform, "");
+    open_model(&scene, conform, settings);
     view = scene_param(&scene, SCENE_X, HSDP_VIEW_PARAM);
     scene_load(&scene, 8.0f);
     for (int step = 1; step <= 3; step++) {
@@ -180,7 +180,7 @@ static void published_run(struct conform *conform)
         scene_step(&scene);
         unshard(&scene, SCENE_BACK, HSDP_USE_FORWARD);
         for (uint64_t elem = 0; elem < scene_n_elems[SCENE_X]; elem++) {
-            float found = scene_floats(&view)[elem];
+            float found = scene_read(&view, elem);
 
             conform_expect(conform, found == 8.0f - 2.0f * (float)step,
                            "after step %d element %u reads %g, not %g", step, (unsigned)elem,
@@ -192,6 +192,16 @@ static void published_run(struct conform *conform)
     scene_expect_param(&scene, SCENE_K, 8.0f);
     scene_expect_param(&scene, SCENE_S, 2.0f);
     scene_close(&scene);
+}
+
+static void published_run(struct conform *conform)
+{
+    published_expect(conform, "");
+}
+
+static void rounded_run(struct conform *conform)
+{
+    published_expect(conform, "param_dtype=bf16");
 }
 
 /* Mesh and plan may be gone, and so may the handle of the job. */
@@ -425,6 +435,7 @@ static const struct conform_check checks[] = {
     {"flat views have the step shard's shape", "model.h: flat_view", flat_shapes_run, 2, 0, 0},
     {"addresses never change", VIEWS, addresses_run, 2, 0, 0},
     {"a view shows what was published last", VIEWS, published_run, 2, 0, 0},
+    {"a bf16 view shows what was published last", VIEWS, rounded_run, 2, 0, 0},
     {"a model outlives its plan and its mesh", "model.h: create", outlive_run, 2, 0, 0},
     {"values are zero until they are edited", "model.h: create", zero_run, 2, 0, 0},
     {"a gradient is zero when it is acquired", "unit.h: USE_BACKWARD", gradient_zero_run, 2, 0, 0},
