@@ -146,6 +146,11 @@ static const struct wrong_fault faults[] = {
      "describe writes past max_bytes", describe_overruns},
     {"extension-of-any-name", "negotiation", "an extension that it does not know is refused",
      "every extension is there", extension_of_any_name},
+    {"error-says-nothing", "arguments", "mesh: what no mesh can be is refused",
+     "an error has no sentence", error_says_nothing},
+    {"reads-past", "arguments", "mesh: STRUCTS", "reads past struct_size", reads_past},
+    {"newer-fields", "arguments", "mesh: STRUCTS", "newer fields that are set are ignored",
+     newer_fields},
     {"error-on-success", "failures", "a second abort changes nothing", "success clears the error",
      error_on_success},
 };

@@ -213,7 +213,7 @@ static const struct wrong_fault faults[] = {
      "a new model has a 1 in it", values_begin_otherwise},
     {"uses-are-not-counted", "views", "uses are counted", "the first release ends all uses",
      uses_are_not_counted},
-    {"step-is-not-published", "views", "a bf16 view shows what was published last",
+    {"step-is-not-published", "views", "a view shows what was published last",
      "the end of a step discards it", step_is_not_published},
     {"access-is-not-verified", "views", "reading after release faults on request",
      "verify=access is accepted and ignored", access_is_not_verified},
