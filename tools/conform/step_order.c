@@ -200,7 +200,7 @@ static void numbered_run(struct host *host)
     }
 }
 
-void step_numbers(struct conform *conform)
+void step_counts(struct conform *conform)
 {
     static const struct numbers_trial trial = {"dp=2", "", "unit a: w[97]", numbered_run};
 

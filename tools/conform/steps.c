@@ -27,7 +27,7 @@ static const struct conform_check checks[] = {
      0},
     {"discard leaves values as they were", "step.h: discard", step_discard, 2, 0, 0},
     {"end and discard drop gradients", "step.h: end, discard", step_drops_gradients, 2, 0, 0},
-    {"steps are numbered from 1", "step.h: hsdp_step_info; model.h: info", step_numbers, 2, 0, 0},
+    {"steps are numbered from 1", "step.h: hsdp_step_info; model.h: info", step_counts, 2, 0, 0},
     {"a window without a pass of scope full is named", BEGIN, step_unclosed_window, 2, 0, 0},
     {"a unit in an open pass is named", BEGIN, step_open_pass, 2, 0, 0},
     {"a unit that is unsharded is named", BEGIN, step_unsharded_unit, 2, 0, 0},

@@ -25,7 +25,7 @@ void step_publishes_to_all(struct conform *conform);
 void step_publishes_to_the_late(struct conform *conform);
 void step_discard(struct conform *conform);
 void step_drops_gradients(struct conform *conform);
-void step_numbers(struct conform *conform);
+void step_counts(struct conform *conform);
 void step_unclosed_window(struct conform *conform);
 void step_open_pass(struct conform *conform);
 void step_unsharded_unit(struct conform *conform);
