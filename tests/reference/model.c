@@ -1,0 +1,658 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models: creation, questions, views and states. */
+#include "model.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "intake.h"
+
+static const struct intake info_intake = {"ret_info", 80, sizeof(struct hsdp_model_info)};
+
+/* -------------------------------------------------------------------------------------- checks */
+
+int32_t model_enter(const struct call *call, hsdp_model *model)
+{
+    return call_has(call, "model", model) ? job_enter_connected(call, model->job)
+                                          : HSDP_ERR_INVALID;
+}
+
+int32_t unit_refuse(const struct call *call, const hsdp_model *model, uint32_t unit, int32_t status,
+                    const char *format, ...)
+{
+    struct hsdp_error error = HSDP_ERROR_INIT;
+    va_list args;
+    int n;
+
+    error.status = status;
+    snprintf(error.unit, sizeof(error.unit), "%s", model->units[unit].name);
+    n = snprintf(error.message, sizeof(error.message), "%s: unit \"%s\": ", call->name, error.unit);
+    va_start(args, format);
+    vsnprintf(error.message + n, sizeof(error.message) - (size_t)n, format, args);
+    va_end(args);
+    return error_pass(call, &error);
+}
+
+int32_t unit_check(const struct call *call, const hsdp_model *model, uint32_t unit)
+{
+    return unit < model->n_units
+               ? HSDP_OK
+               : error_raise(call, HSDP_ERR_INVALID, "%s: unit %" PRIu32 " of %" PRIu32, call->name,
+                             unit, model->n_units);
+}
+
+int32_t param_check(const struct call *call, const hsdp_model *model, uint32_t param)
+{
+    return param < model->n_params
+               ? HSDP_OK
+               : error_raise(call, HSDP_ERR_INVALID, "%s: parameter %" PRIu32 " of %" PRIu32,
+                             call->name, param, model->n_params);
+}
+
+static bool tensor_is_contiguous(const struct hsdp_tensor *tensor)
+{
+    int64_t expected = 1;
+
+    for (int32_t d = tensor->n_dims - 1; tensor->strides != NULL && d >= 0; d--) {
+        if (tensor->shape[d] != 1 && tensor->strides[d] != expected) {
+            return false;
+        }
+        expected *= tensor->shape[d];
+    }
+    return true;
+}
+
+int32_t tensor_check(const struct call *call, const hsdp_model *model, uint32_t param,
+                     const struct hsdp_tensor *tensor, enum dtype *ret_dtype)
+{
+    const struct hsdp_param_info *info = &model->params[param].info;
+
+    if (tensor->device_type != HSDP_DEVICE_CPU) {
+        return error_raise(call, HSDP_ERR_UNSUPPORTED,
+                           "%s: \"%s\": a tensor on device type %" PRId32 ", only 1 is built",
+                           call->name, info->name, tensor->device_type);
+    }
+    if (!dtype_of(tensor, ret_dtype)) {
+        return error_raise(call, HSDP_ERR_INVALID,
+                           "%s: \"%s\": a tensor of dtype code %u and %u bits; fp32, fp16 and bf16 "
+                           "are allowed",
+                           call->name, info->name, tensor->dtype_code, tensor->dtype_bits);
+    }
+    if (tensor->n_dims != (int32_t)info->n_dims || (info->n_dims > 0 && tensor->shape == NULL)) {
+        return error_raise(call, HSDP_ERR_INVALID,
+                           "%s: \"%s\": a tensor of %" PRId32 " dimensions, not %" PRIu32,
+                           call->name, info->name, tensor->n_dims, info->n_dims);
+    }
+    for (uint32_t d = 0; d < info->n_dims; d++) {
+        if (tensor->shape[d] != info->shape[d]) {
+            return error_raise(call, HSDP_ERR_INVALID,
+                               "%s: \"%s\": a tensor of size %" PRId64 " in dimension %" PRIu32
+                               ", not %" PRId64,
+                               call->name, info->name, tensor->shape[d], d, info->shape[d]);
+        }
+    }
+    if (!tensor_is_contiguous(tensor)) {
+        return error_raise(call, HSDP_ERR_UNSUPPORTED, "%s: \"%s\": a tensor not contiguous",
+                           call->name, info->name);
+    }
+    if (tensor->base == NULL && info->n_elems > 0) {
+        return error_raise(call, HSDP_ERR_INVALID, "%s: \"%s\": a tensor without memory",
+                           call->name, info->name);
+    }
+    return HSDP_OK;
+}
+
+const void *tensor_at(const struct hsdp_tensor *tensor)
+{
+    return tensor->base == NULL ? NULL : (const char *)tensor->base + tensor->byte_offset;
+}
+
+void request_of_model(const struct call *call, hsdp_model *model, struct meeting_text *text,
+                      struct request *ret)
+{
+    *ret = (struct request){.alike = call->name, .operation = call->name, .group = "", .unit = ""};
+    ret->sentence = "";
+    ret->members = model->shared.ranks;
+    ret->n_members = model->shared.n;
+    ret->timeout_ms = job_timeout_ms(model->job);
+    ret->sequence = ++model->n_shared_meetings;
+    ret->key = text->key;
+    ret->payload = "";
+    snprintf(text->key, sizeof(text->key), "model.%" PRIu64 ".shared.%" PRIu64, model->number,
+             ret->sequence);
+}
+
+/* -------------------------------------------------------------------------------------- filling */
+
+static void ranks_read(const hsdp_model *model, const char *selector, struct ranks *ret)
+{
+    uint64_t n = 0;
+
+    reference_mesh.members(model->mesh, selector, model->job->launch.rank, ret->ranks, MOST_RANKS,
+                           &n, NULL);
+    ret->n = (uint32_t)n;
+}
+
+static enum dtype class_dtype(const hsdp_model *model, uint32_t class_index, const char *key)
+{
+    const char *value = "", *source;
+    enum dtype dtype = DTYPE_FP32;
+
+    reference_plan.class_setting(model->plan, class_index, key, &value, &source, NULL);
+    dtype_find(value, &dtype);
+    return dtype;
+}
+
+static void unit_fill(hsdp_model *model, uint32_t unit)
+{
+    struct unit *u = &model->units[unit];
+    struct hsdp_unit_info info = HSDP_UNIT_INFO_INIT;
+    struct hsdp_class_info klass = HSDP_CLASS_INFO_INIT;
+
+    reference_plan.unit_info(model->plan, unit, &info, NULL);
+    reference_plan.class_info(model->plan, info.class_index, &klass, NULL);
+    u->name = info.name;
+    u->class_index = info.class_index;
+    u->n_buffers = info.n_buffers;
+    u->divisor = klass.divisor;
+    u->group = klass.reduce_dims[0] != '\0' ? klass.reduce_dims : "self";
+    u->publication = (struct publication){model, unit};
+    u->param_dtype = class_dtype(model, info.class_index, "param_dtype");
+    u->master_dtype = class_dtype(model, info.class_index, "master_dtype");
+    u->reduce_dtype = class_dtype(model, info.class_index, "reduce_dtype");
+    u->gradient_dtype = class_dtype(model, info.class_index, "gradient_dtype");
+    ranks_read(model, klass.reduce_dims, &u->reduced);
+    ranks_read(model, klass.grad_dims, &u->resting);
+    ranks_read(model, klass.step_dims, &u->stepped);
+    for (uint32_t b = 0; b < info.n_buffers; b++) {
+        struct buffer *buffer = &u->buffers[b];
+
+        buffer->info = (struct hsdp_buffer_info)HSDP_BUFFER_INFO_INIT;
+        reference_plan.buffer_info(model->plan, unit, b, &buffer->info, NULL);
+        buffer->step_shape[0] = (int64_t)buffer->info.step_shard_elems;
+    }
+}
+
+static void param_fill(hsdp_model *model, uint32_t param)
+{
+    struct param *p = &model->params[param];
+    int64_t stride = 1;
+
+    p->info = (struct hsdp_param_info)HSDP_PARAM_INFO_INIT;
+    reference_plan.param_info(model->plan, param, &p->info, NULL);
+    p->is_storage = p->info.storage == param;
+    p->is_frozen = (p->info.flags & HSDP_PARAM_FROZEN) != 0;
+    p->is_alias = !p->is_storage && model->params[p->info.storage].info.unit != p->info.unit;
+    for (uint32_t d = p->info.n_dims; d > 0; d--) {
+        p->strides[d - 1] = stride;
+        stride *= p->info.shape[d - 1] > 0 ? p->info.shape[d - 1] : 1;
+    }
+    if (p->is_storage && !p->is_frozen) {
+        p->packed = model->units[p->info.unit].n_packed;
+        model->units[p->info.unit].n_packed += p->info.n_elems;
+    }
+}
+
+static void settings_take(hsdp_model *model)
+{
+    const char *verify = "", *scope = "", *slots = "2", *source;
+
+    reference_plan.setting(model->plan, "verify", &verify, &source, NULL);
+    reference_plan.setting(model->plan, "accumulation_scope", &scope, &source, NULL);
+    reference_plan.setting(model->plan, "slots", &slots, &source, NULL);
+    model->verifies_access = strstr(verify, "access") != NULL;
+    model->n_slots = strtoul(slots, NULL, 10);
+    model->scope = strcmp(scope, "none") == 0    ? HSDP_SCOPE_NONE
+                   : strcmp(scope, "inner") == 0 ? HSDP_SCOPE_INNER
+                                                 : HSDP_SCOPE_FULL;
+}
+
+static int32_t model_fill(const struct call *call, hsdp_model *model)
+{
+    char shared[DIMS_TEXT_BYTES];
+    int32_t status = HSDP_OK;
+
+    reference_plan.mesh(model->plan, &model->mesh, NULL);
+    plan_shared_over(model->plan, shared);
+    ranks_read(model, shared, &model->shared);
+    settings_take(model);
+    for (uint32_t c = 0; c < model->n_classes; c++) {
+        struct hsdp_class_info klass = HSDP_CLASS_INFO_INIT;
+
+        reference_plan.class_info(model->plan, c, &klass, NULL);
+        ranks_read(model, klass.param_dims, &model->logs[c].resting);
+    }
+    for (uint32_t u = 0; u < model->n_units; u++) {
+        unit_fill(model, u);
+    }
+    for (uint32_t p = 0; p < model->n_params; p++) {
+        param_fill(model, p);
+    }
+    for (uint32_t u = 0; u < model->n_units && status == HSDP_OK; u++) {
+        status = unit_allocate(call, model, u);
+    }
+    for (uint32_t p = 0; p < model->n_params && status == HSDP_OK; p++) {
+        status = param_allocate(call, model, p);
+    }
+    return status;
+}
+
+static void model_free(hsdp_model *model)
+{
+    if (model == NULL) {
+        return;
+    }
+    while (model->passes != NULL) {
+        pass_free(model, model->passes);
+    }
+    for (uint32_t p = 0; p < model->n_params; p++) {
+        param_free(model, &model->params[p]);
+    }
+    for (uint32_t u = 0; u < model->n_units; u++) {
+        unit_free(&model->units[u]);
+    }
+    free(model->units);
+    free(model->params);
+    for (uint32_t c = 0; c < model->n_classes; c++) {
+        packet_free(&model->logs[c].made_whole);
+    }
+    free(model->logs);
+    reference_plan.destroy(model->plan);
+    free(model);
+}
+
+/* -------------------------------------------------------------------------------------- create */
+
+static int32_t plan_check(const struct call *call, const hsdp_job *job, const hsdp_plan *plan)
+{
+    struct hsdp_mesh_info info = HSDP_MESH_INFO_INIT;
+    const hsdp_mesh *mesh = NULL;
+    const char *verify = "", *source;
+    int32_t status;
+
+    if (!call_has(call, "plan", plan)) {
+        return HSDP_ERR_INVALID;
+    }
+    status = reference_plan.mesh(plan, &mesh, NULL);
+    if (status != HSDP_OK) {
+        return error_raise(call, status, "%s: the plan is not finished", call->name);
+    }
+    reference_mesh.info(mesh, &info, NULL);
+    if (info.world_ranks != job->launch.world_ranks || info.rank != job->launch.rank) {
+        return error_raise(call, HSDP_ERR_INVALID,
+                           "%s: the plan is for rank %" PRIu32 " of %" PRIu32
+                           ", the job is rank %" PRIu32 " of %" PRIu32,
+                           call->name, info.rank, info.world_ranks, job->launch.rank,
+                           job->launch.world_ranks);
+    }
+    reference_plan.setting(plan, "verify", &verify, &source, NULL);
+    if (strstr(verify, "wrap") != NULL || strstr(verify, "step") != NULL) {
+        return error_raise(call, HSDP_ERR_UNSUPPORTED, "%s: verify=%s; this plugin has only access",
+                           call->name, verify);
+    }
+    return HSDP_OK;
+}
+
+/* Makes it, without a word to the other ranks. */
+static int32_t model_make(const struct call *call, hsdp_job *job, const hsdp_plan *plan,
+                          hsdp_model **ret)
+{
+    struct hsdp_plan_info totals = HSDP_PLAN_INFO_INIT;
+    hsdp_model *model;
+    int32_t status = plan_check(call, job, plan);
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    reference_plan.info(plan, &totals, NULL);
+    model = calloc(1, sizeof(*model));
+    if (model == NULL) {
+        return error_raise(call, HSDP_ERR_NO_MEMORY, "%s: no memory", call->name);
+    }
+    model->job = job;
+    model->plan = plan_hold(plan);
+    model->factors_shape[0] = 2;
+    model->flat_strides[0] = 1;
+    model->units = calloc(totals.n_units + 1, sizeof(*model->units));
+    model->params = calloc(totals.n_params + 1, sizeof(*model->params));
+    model->logs = calloc(totals.n_classes + 1, sizeof(*model->logs));
+    if (model->units == NULL || model->params == NULL || model->logs == NULL) {
+        status = error_raise(call, HSDP_ERR_NO_MEMORY, "%s: no memory", call->name);
+    } else {
+        model->n_units = totals.n_units;
+        model->n_params = totals.n_params;
+        model->n_classes = totals.n_classes;
+        status = model_fill(call, model);
+    }
+    if (status != HSDP_OK) {
+        model_free(model);
+        return status;
+    }
+    *ret = model;
+    return HSDP_OK;
+}
+
+/* All ranks have one, or none has; then those of one plan compare it line by line. */
+static int32_t model_agree(const struct call *call, hsdp_model *model, hsdp_job *job,
+                           const struct hsdp_error *own)
+{
+    struct packet answer = {0};
+    struct meeting_text text;
+    struct request request;
+    char *lines = NULL;
+    size_t n_bytes = 0;
+    FILE *file;
+    int32_t status;
+
+    request_of_job(call, job, &text, &request);
+    request.refusal = model != NULL ? HSDP_OK : own->status;
+    request.sentence = own->message;
+    status = job_meet(call, job, &request, &answer);
+    packet_free(&answer);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    file = open_memstream(&lines, &n_bytes);
+    if (file != NULL) {
+        plan_lines_write(model->plan, file);
+        fclose(file);
+    }
+    model->number = ++job->n_models;
+    request_of_model(call, model, &text, &request);
+    request.alike = lines;
+    request.refusal = lines != NULL ? HSDP_OK : HSDP_ERR_NO_MEMORY;
+    request.alike = lines != NULL ? lines : "";
+    request.sentence = "no memory";
+    status = job_meet(call, job, &request, &answer);
+    packet_free(&answer);
+    free(lines);
+    return status;
+}
+
+static int32_t table_create(hsdp_job *job, const hsdp_plan *plan, hsdp_model **ret_model,
+                            struct hsdp_error *reterr)
+{
+    struct hsdp_error error = HSDP_ERROR_INIT;
+    const struct call call = {"model.create", reterr};
+    const struct call quiet = {"model.create", &error};
+    int32_t status = job_enter_connected(&call, job);
+    hsdp_model *model = NULL;
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (call_has(&quiet, "ret_model", ret_model)) {
+        model_make(&quiet, job, plan, &model);
+    }
+    status = model_agree(&call, model, job, &error);
+    if (status != HSDP_OK) {
+        model_free(model);
+        return job_leave(job, status);
+    }
+    job_hold(job);
+    model->next = job->models;
+    job->models = model;
+    *ret_model = model;
+    return job_leave(job, HSDP_OK);
+}
+
+static void table_destroy(hsdp_model *model)
+{
+    hsdp_model **at;
+    hsdp_job *job;
+
+    if (model == NULL) {
+        return;
+    }
+    job = model->job;
+    at = &job->models;
+    while (*at != model) {
+        at = &(*at)->next;
+    }
+    *at = model->next;
+    job_forget(job, model);
+    model_free(model);
+    job_drop(job);
+}
+
+/* ----------------------------------------------------------------------------------- questions */
+
+static int32_t table_info(const hsdp_model *model, struct hsdp_model_info *ret_info,
+                          struct hsdp_error *reterr)
+{
+    const struct call call = {"model.info", reterr};
+    struct hsdp_model_info info = HSDP_MODEL_INFO_INIT;
+    int32_t status;
+
+    if (!call_has(&call, "model", model)) {
+        return HSDP_ERR_INVALID;
+    }
+    status = job_look(&call, model->job);
+    if (status == HSDP_OK) {
+        status = intake_check(&call, &info_intake, ret_info);
+    }
+    if (status != HSDP_OK) {
+        return status;
+    }
+    for (uint32_t u = 0; u < model->n_units; u++) {
+        const struct unit *unit = &model->units[u];
+
+        info.grad_bytes += unit->n_packed * (4 * sizeof(float) + sizeof(double));
+        for (uint32_t b = 0; b < unit->n_buffers; b++) {
+            uint64_t n_step = unit->buffers[b].info.step_shard_elems;
+            bool is_frozen = unit->buffers[b].info.is_frozen != 0;
+
+            info.param_bytes += unit->buffers[b].info.n_elems * dtype_bytes(unit->param_dtype);
+            info.master_bytes += n_step * dtype_bytes(unit->master_dtype);
+            info.grad_bytes += is_frozen ? 0 : n_step * sizeof(float);
+            info.grad_slot_bytes += unit->buffers[b].grads_bytes;
+            for (uint32_t s = 0; s < model->n_states && !is_frozen; s++) {
+                info.state_bytes += n_step * dtype_bytes(model->states[s].dtype);
+            }
+        }
+    }
+    info.step = model->n_steps;
+    info.n_states = model->n_states;
+    info.is_stepping = model->step.is_open;
+    info.is_editing = model->is_editing;
+    intake_give(&info_intake, &info, ret_info);
+    return HSDP_OK;
+}
+
+static void view_fill(struct hsdp_tensor *ret, void *base, enum dtype dtype)
+{
+    *ret = (struct hsdp_tensor){.base = base, .device_type = HSDP_DEVICE_CPU, .dtype_lanes = 1};
+    ret->dtype_code = dtype == DTYPE_BF16 ? HSDP_DTYPE_BFLOAT : HSDP_DTYPE_FLOAT;
+    ret->dtype_bits = (uint8_t)(8 * dtype_bytes(dtype));
+}
+
+static int32_t param_view(const struct call *call, hsdp_model *model, uint32_t param, int32_t view,
+                          struct hsdp_tensor *ret_view)
+{
+    struct param *p = &model->params[param];
+    const struct param *storage = &model->params[p->info.storage];
+    const struct unit *unit = &model->units[storage->info.unit];
+    const struct buffer *buffer = &unit->buffers[storage->info.buffer];
+    uint64_t offset = storage->info.offset_elems;
+
+    if (view == HSDP_VIEW_PARAM) {
+        view_fill(ret_view, buffer->params_read + offset * dtype_bytes(unit->param_dtype),
+                  unit->param_dtype);
+    } else if (view != HSDP_VIEW_GRAD) {
+        return error_raise(call, HSDP_ERR_INVALID,
+                           "%s: view %" PRId32 "; 0 (parameter) and 1 (gradient) are allowed",
+                           call->name, view);
+    } else if (p->is_frozen) {
+        return error_raise(call, HSDP_ERR_INVALID, "%s: \"%s\" is frozen and has no gradient",
+                           call->name, p->info.name);
+    } else if (p->is_alias) {
+        view_fill(ret_view, p->alias_grads, model->units[p->info.unit].gradient_dtype);
+    } else {
+        view_fill(ret_view, buffer->grads + offset * dtype_bytes(unit->gradient_dtype),
+                  unit->gradient_dtype);
+    }
+    ret_view->n_dims = (int32_t)p->info.n_dims;
+    ret_view->shape = p->info.n_dims > 0 ? (int64_t *)p->info.shape : NULL;
+    ret_view->strides = p->info.n_dims > 0 ? p->strides : NULL;
+    return HSDP_OK;
+}
+
+static int32_t table_param_view(hsdp_model *model, uint32_t param, int32_t view,
+                                struct hsdp_tensor *ret_view, struct hsdp_error *reterr)
+{
+    const struct call call = {"model.param_view", reterr};
+    int32_t status = model_enter(&call, model);
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (!call_has(&call, "ret_view", ret_view)) {
+        return job_leave(model->job, HSDP_ERR_INVALID);
+    }
+    status = param_check(&call, model, param);
+    if (status == HSDP_OK) {
+        status = param_view(&call, model, param, view, ret_view);
+    }
+    return job_leave(model->job, status);
+}
+
+static int32_t flat_view(const struct call *call, hsdp_model *model, uint32_t unit, uint32_t buffer,
+                         struct flat *ret, int32_t flat)
+{
+    int32_t status = unit_check(call, model, unit);
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (buffer >= model->units[unit].n_buffers) {
+        return unit_refuse(call, model, unit, HSDP_ERR_INVALID, "buffer %" PRIu32 " of %" PRIu32,
+                           buffer, model->units[unit].n_buffers);
+    }
+    if (!flat_find(model, unit, buffer, flat, ret)) {
+        return unit_refuse(call, model, unit, HSDP_ERR_INVALID,
+                           "buffer %" PRIu32 " has no flat %" PRId32
+                           "; allowed are 0 (master), and unless it is frozen 1 (gradient), and "
+                           "16 and up (%" PRIu32 " states)",
+                           buffer, flat, model->n_states);
+    }
+    return HSDP_OK;
+}
+
+static int32_t table_flat_view(hsdp_model *model, uint32_t unit, uint32_t buffer, int32_t flat,
+                               struct hsdp_tensor *ret_view, struct hsdp_error *reterr)
+{
+    const struct call call = {"model.flat_view", reterr};
+    int32_t status = model_enter(&call, model);
+    struct flat found;
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (!call_has(&call, "ret_view", ret_view)) {
+        return job_leave(model->job, HSDP_ERR_INVALID);
+    }
+    status = flat_view(&call, model, unit, buffer, &found, flat);
+    if (status == HSDP_OK) {
+        view_fill(ret_view, found.base, found.dtype);
+        ret_view->n_dims = 1;
+        ret_view->shape = model->units[unit].buffers[buffer].step_shape;
+        ret_view->strides = model->flat_strides;
+    }
+    return job_leave(model->job, status);
+}
+
+/* -------------------------------------------------------------------------------------- states */
+
+int32_t state_create(const struct call *call, hsdp_model *model, const char *name,
+                     const char *dtype_text, uint32_t *ret_state)
+{
+    enum dtype dtype;
+    int32_t status;
+
+    if (strlen(name) < 1 || strlen(name) > 63 || !dtype_find(dtype_text, &dtype)) {
+        return error_raise(call, HSDP_ERR_INVALID,
+                           "%s: \"%.64s\" of dtype \"%.16s\"; a name of 1 to 63 bytes, and fp32, "
+                           "bf16 and fp16 are allowed",
+                           call->name, name, dtype_text);
+    }
+    for (uint32_t s = 0; s < model->n_states; s++) {
+        if (strcmp(model->states[s].name, name) != 0) {
+            continue;
+        }
+        if (model->states[s].dtype != dtype) {
+            return error_raise(call, HSDP_ERR_INVALID, "%s: \"%s\" exists as %s, not %s",
+                               call->name, name, dtype_name(model->states[s].dtype), dtype_text);
+        }
+        *ret_state = s;
+        return HSDP_OK;
+    }
+    if (model->n_states == MOST_STATES) {
+        return error_raise(call, HSDP_ERR_UNSUPPORTED, "%s: there are %d states already",
+                           call->name, MOST_STATES);
+    }
+    snprintf(model->states[model->n_states].name, sizeof(model->states[0].name), "%s", name);
+    model->states[model->n_states].dtype = dtype;
+    status = state_allocate(call, model, model->n_states);
+    if (status == HSDP_OK) {
+        *ret_state = model->n_states++;
+    }
+    return status;
+}
+
+static int32_t table_state_create(hsdp_model *model, const char *name, const char *dtype,
+                                  uint32_t *ret_state, struct hsdp_error *reterr)
+{
+    const struct call call = {"model.state_create", reterr};
+    int32_t status = model_enter(&call, model);
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (!call_has(&call, "name", name) || !call_has(&call, "dtype", dtype) ||
+        !call_has(&call, "ret_state", ret_state)) {
+        return job_leave(model->job, HSDP_ERR_INVALID);
+    }
+    return job_leave(model->job, state_create(&call, model, name, dtype, ret_state));
+}
+
+static int32_t table_state_info(const hsdp_model *model, uint32_t state, const char **ret_name,
+                                const char **ret_dtype, struct hsdp_error *reterr)
+{
+    const struct call call = {"model.state_info", reterr};
+    int32_t status;
+
+    if (!call_has(&call, "model", model) || !call_has(&call, "ret_name", ret_name) ||
+        !call_has(&call, "ret_dtype", ret_dtype)) {
+        return HSDP_ERR_INVALID;
+    }
+    status = job_look(&call, model->job);
+    if (status == HSDP_OK && state >= model->n_states) {
+        status =
+            error_raise(&call, HSDP_ERR_INVALID, "model.state_info: state %" PRIu32 " of %" PRIu32,
+                        state, model->n_states);
+    }
+    if (status == HSDP_OK) {
+        *ret_name = model->states[state].name;
+        *ret_dtype = dtype_name(model->states[state].dtype);
+    }
+    return status;
+}
+
+const struct hsdp_model_ops reference_model = {
+    .struct_size = sizeof(struct hsdp_model_ops),
+    .create = table_create,
+    .info = table_info,
+    .param_view = table_param_view,
+    .flat_view = table_flat_view,
+    .state_create = table_state_create,
+    .state_info = table_state_info,
+    .edit_begin = edit_begin,
+    .edit_end = edit_end,
+    .import_param = edit_import,
+    .export_param = edit_export,
+    .sync = edit_sync,
+    .destroy = table_destroy,
+};

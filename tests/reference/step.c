@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps: division, norm, clipping, and publishing. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "intake.h"
+#include "model.h"
+
+static const struct intake spec_intake = {"spec", 56, sizeof(struct hsdp_step_spec)};
+static const struct intake info_intake = {"ret_result", 56, sizeof(struct hsdp_step_info)};
+
+/* -------------------------------------------------------------------------------------- checks */
+
+static bool is_count(double value)
+{
+    return value >= 0.0 && isfinite(value);
+}
+
+static int32_t spec_check(const struct call *call, const struct hsdp_step_spec *spec)
+{
+    double p = spec->norm_p;
+
+    if (!is_count(spec->max_norm) || !is_count(spec->gradient_scale) || !is_count(spec->weight)) {
+        return error_raise(call, HSDP_ERR_INVALID,
+                           "%s: max_norm %g, gradient_scale %g, weight %g; finite numbers from 0 "
+                           "are allowed",
+                           call->name, spec->max_norm, spec->gradient_scale, spec->weight);
+    }
+    if (spec->has_weight > 1 || spec->error_if_nonfinite > 1) {
+        return error_raise(call, HSDP_ERR_INVALID,
+                           "%s: has_weight %" PRIu32 ", error_if_nonfinite %" PRIu32
+                           "; 0 and 1 are allowed",
+                           call->name, spec->has_weight, spec->error_if_nonfinite);
+    }
+    if (spec->has_weight == 0 && spec->weight != 0.0) {
+        return error_raise(call, HSDP_ERR_INVALID,
+                           "%s: weight is %g, but has_weight is 0, so it would not count",
+                           call->name, spec->weight);
+    }
+    if (!(p == 0.0 || (p >= 1.0 && (p <= 8.0 || isinf(p))))) {
+        return error_raise(call, HSDP_ERR_INVALID,
+                           "%s: norm_p %g; 0 (2), 1 to 8 and infinity are allowed", call->name, p);
+    }
+    if (spec->stream != NULL) {
+        return error_raise(call, HSDP_ERR_INVALID, "%s: a stream, where a CPU has only NULL",
+                           call->name);
+    }
+    return HSDP_OK;
+}
+
+static int32_t weight_check(const struct call *call, const hsdp_model *model,
+                            const struct hsdp_step_spec *spec)
+{
+    for (uint32_t c = 0; c < model->n_classes && spec->has_weight != 0; c++) {
+        const char *op = "", *source;
+
+        reference_plan.class_setting(model->plan, c, "gradient_op", &op, &source, NULL);
+        if (strcmp(op, "mean") == 0) {
+            return error_raise(call, HSDP_ERR_INVALID,
+                               "%s: a weight is for gradient_op=sum; class %" PRIu32 " has mean",
+                               call->name, c);
+        }
+    }
+    return HSDP_OK;
+}
+
+static int32_t begin_check(const struct call *call, const hsdp_model *model,
+                           const struct hsdp_step_spec *theirs, struct hsdp_step_spec *ret)
+{
+    int32_t status = intake_take(call, &spec_intake, theirs, ret);
+
+    if (status == HSDP_OK) {
+        status = spec_check(call, ret);
+    }
+    if (status == HSDP_OK) {
+        status = weight_check(call, model, ret);
+    }
+    if (status == HSDP_OK && (model->step.is_open || model->is_editing)) {
+        status = error_raise(call, HSDP_ERR_STATE, "%s: %s is open; %s was expected", call->name,
+                             model->step.is_open ? "a step" : "an edit",
+                             model->step.is_open ? "step.end" : "model.edit_end");
+    }
+    if (status == HSDP_OK) {
+        status = units_rest_check(call, model);
+    }
+    return status == HSDP_OK ? window_check(call, model) : status;
+}
+
+/* -------------------------------------------------------------------------------------- division
+ */
+
+static void unit_divide(const hsdp_model *model, uint32_t unit)
+{
+    const struct unit *u = &model->units[unit];
+    const struct hsdp_segment *segment;
+    struct walk walk;
+
+    walk_begin(model, unit, HSDP_SHARD_STEP, model->job->launch.rank, &walk);
+    while ((segment = walk_next(&walk)) != NULL) {
+        uint64_t at = segment_packed(model, segment);
+        float *grad = u->buffers[segment->buffer].step_grad + segment->shard_offset_elems;
+
+        for (uint64_t i = 0; !model->params[segment->param].is_frozen && i < segment->n_elems;
+             i++) {
+            grad[i] = (float)(u->sum[at + i] / u->divisor);
+        }
+    }
+    walk_end(&walk);
+}
+
+/* ------------------------------------------------------------------------------------------ norm
+ */
+
+static void part_count(struct step_part *part, double value)
+{
+    double size = fabs(value);
+
+    part->n_inf += isinf(value) ? 1 : 0;
+    part->n_nan += isnan(value) ? 1 : 0;
+    if (isfinite(value) && size > part->largest) {
+        part->largest = size;
+    }
+}
+
+static void part_add(struct step_part *part, double value, double p)
+{
+    if (!isfinite(value) || part->largest == 0.0 || isinf(p)) {
+        return;
+    }
+    if (p == 2.0) {
+        part->powers += value * value; /* of floats: exact, and far from overflow */
+    } else if (p == 1.0) {
+        part->powers += fabs(value);
+    } else {
+        part->powers += pow(fabs(value) / part->largest, p);
+    }
+}
+
+/* Looks at what this rank counts: its shards, where it is the one of the replicas that saves them,
+ * and not what another stage counts. The largest has to be known before powers are added. */
+static void unit_measure(const hsdp_model *model, uint32_t unit, struct step_part *part, double p,
+                         bool is_second_look)
+{
+    const struct unit *u = &model->units[unit];
+    uint32_t rank = model->job->launch.rank, writer = rank;
+    const struct hsdp_segment *segment;
+    struct walk walk;
+
+    reference_plan.writer(model->plan, unit, HSDP_SHARD_STEP, rank, &writer, NULL);
+    walk_begin(model, unit, HSDP_SHARD_STEP, rank, &walk);
+    while ((segment = walk_next(&walk)) != NULL && writer == rank) {
+        const struct param *param = &model->params[segment->param];
+        const float *grad = u->buffers[segment->buffer].step_grad;
+
+        for (uint64_t i = 0; i < segment->n_elems && !param->is_frozen &&
+                             (param->info.flags & HSDP_PARAM_COPY) == 0;
+             i++) {
+            double value = (double)grad[segment->shard_offset_elems + i];
+
+            if (is_second_look) {
+                part_add(part, value, p);
+            } else {
+                part_count(part, value);
+            }
+        }
+    }
+    walk_end(&walk);
+}
+
+/* The norm over all ranks, from what each has found. */
+static double parts_norm(const struct step_part *parts, uint32_t n, double p,
+                         bool *ret_is_nonfinite)
+{
+    bool is_plain = p == 1.0 || p == 2.0;
+    uint64_t n_inf = 0, n_nan = 0;
+    double largest = 0.0, powers = 0.0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        n_inf += parts[i].n_inf;
+        n_nan += parts[i].n_nan;
+        largest = parts[i].largest > largest ? parts[i].largest : largest;
+    }
+    *ret_is_nonfinite = n_inf + n_nan > 0;
+    if (*ret_is_nonfinite) {
+        return n_nan > 0 ? (double)NAN : (double)INFINITY;
+    }
+    for (uint32_t i = 0; i < n && largest > 0.0; i++) {
+        powers += is_plain ? parts[i].powers : parts[i].powers * pow(parts[i].largest / largest, p);
+    }
+    if (isinf(p)) {
+        return largest;
+    }
+    if (is_plain) {
+        return p == 1.0 ? powers : sqrt(powers);
+    }
+    return largest * pow(powers, 1.0 / p);
+}
+
+/* What all ranks have found makes the same result on each. */
+static void step_summed(void *context, struct packet *answer)
+{
+    hsdp_model *model = context;
+    struct step *step = &model->step;
+    uint32_t n = model->job->launch.world_ranks;
+    struct hsdp_mesh_info mesh = HSDP_MESH_INFO_INIT;
+    struct step_part parts[MOST_RANKS];
+    double scale = step->spec.gradient_scale != 0.0 ? step->spec.gradient_scale : 1.0;
+    double weight = 0.0, divisor;
+    bool is_nonfinite;
+
+    reference_mesh.info(model->mesh, &mesh, NULL);
+    for (uint32_t r = 0; r < n; r++) {
+        size_t n_bytes;
+        const void *blob = packet_get_blob(answer, &n_bytes);
+
+        memcpy(&parts[r], blob, sizeof(parts[r]));
+        weight += parts[r].weight;
+    }
+    weight /= n / mesh.n_data_ranks; /* peers in other dimensions have equal ones */
+    divisor = step->spec.has_weight != 0 ? weight : 1.0;
+    step->info.norm = parts_norm(parts, n, step->norm_p, &is_nonfinite) * scale / divisor;
+    step->info.is_nonfinite = is_nonfinite || !isfinite(step->info.norm);
+    if (divisor == 0.0) {
+        step->info.norm = (double)NAN;
+    }
+    step->info.clip = 1.0;
+    if (step->spec.max_norm > 0.0 && step->info.is_nonfinite == 0 &&
+        step->spec.max_norm / (step->info.norm + 1e-6) < 1.0) {
+        step->info.clip = step->spec.max_norm / (step->info.norm + 1e-6);
+    }
+    step->info.factor = scale / divisor * step->info.clip;
+    step->info.weight = step->spec.has_weight != 0 ? weight : 0.0;
+    step->info.step = model->n_steps + 1;
+    model->factors[0] = (float)step->info.norm;
+    model->factors[1] = (float)step->info.factor;
+    step->is_known = true;
+}
+
+/* ----------------------------------------------------------------------------------------- begin
+ */
+
+static int32_t step_ask(const struct call *call, hsdp_model *model, const struct step_part *part,
+                        uint64_t *ticket)
+{
+    const struct hsdp_step_spec *spec = &model->step.spec;
+    struct meeting_text text;
+    struct request request;
+    char alike[1024];
+
+    snprintf(alike, sizeof(alike),
+             "step.begin of model %" PRIu64
+             "\nmax_norm=%.17g\nnorm_p=%.17g\ngradient_scale=%.17g\nhas_weight=%" PRIu32
+             "\nerror_if_nonfinite=%" PRIu32 "\n%s",
+             model->number, spec->max_norm, spec->norm_p, spec->gradient_scale, spec->has_weight,
+             spec->error_if_nonfinite, model->adamw_text);
+    request_of_job(call, model->job, &text, &request);
+    request.alike = alike;
+    request.payload = part;
+    request.payload_bytes = sizeof(*part);
+    return job_request(call, model->job, &request, (struct follow_up){step_summed, model, model},
+                       ticket);
+}
+
+static int32_t step_open(const struct call *call, hsdp_model *model,
+                         const struct hsdp_step_spec *spec)
+{
+    struct step_part part = {.weight = spec->weight};
+    int32_t status = job_wait_all(call, model->job, model);
+    uint64_t ticket = 0;
+
+    if (status == HSDP_OK) {
+        status = ties_reduce(call, model);
+    }
+    if (status == HSDP_OK) {
+        status = uses_compare(call, model);
+    }
+    if (status != HSDP_OK) {
+        return status;
+    }
+    model->step = (struct step){.is_open = true, .spec = *spec};
+    model->step.norm_p = spec->norm_p != 0.0 ? spec->norm_p : 2.0;
+    for (uint32_t u = 0; u < model->n_units; u++) {
+        unit_divide(model, u);
+        unit_measure(model, u, &part, model->step.norm_p, false);
+    }
+    for (uint32_t u = 0; u < model->n_units; u++) {
+        unit_measure(model, u, &part, model->step.norm_p, true);
+    }
+    status = step_ask(call, model, &part, &ticket);
+    model->step.ticket = ticket;
+    return status;
+}
+
+static int32_t table_begin(hsdp_model *model, const struct hsdp_step_spec *theirs,
+                           uint64_t *ret_ticket, struct hsdp_error *reterr)
+{
+    const struct call call = {"step.begin", reterr};
+    int32_t status = model_enter(&call, model);
+    struct hsdp_step_spec spec;
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    status = begin_check(&call, model, theirs, &spec);
+    if (status == HSDP_OK) {
+        status = step_open(&call, model, &spec);
+    }
+    if (status == HSDP_OK && ret_ticket != NULL) {
+        *ret_ticket = model->step.ticket;
+    }
+    return job_leave(model->job, status);
+}
+
+/* ---------------------------------------------------------------------------------------- result
+ */
+
+static int32_t step_enter(const struct call *call, hsdp_model *model)
+{
+    int32_t status = model_enter(call, model);
+
+    if (status == HSDP_OK && !model->step.is_open) {
+        return job_leave(model->job,
+                         error_raise(call, HSDP_ERR_STATE,
+                                     "%s: no step is open; step.begin was expected", call->name));
+    }
+    return status;
+}
+
+int32_t step_await(const struct call *call, hsdp_model *model)
+{
+    int32_t status =
+        model->step.is_known ? HSDP_OK : job_wait(call, model->job, model->step.ticket, UINT64_MAX);
+
+    if (status == HSDP_OK && model->step.spec.error_if_nonfinite != 0 &&
+        model->step.info.is_nonfinite != 0) {
+        status = error_raise(call, HSDP_ERR_NONFINITE,
+                             "%s: the norm of step %" PRIu64 " is %g; step.discard was expected",
+                             call->name, model->step.info.step, model->step.info.norm);
+    }
+    return status;
+}
+
+static int32_t table_result(hsdp_model *model, struct hsdp_step_info *ret_result,
+                            struct hsdp_error *reterr)
+{
+    const struct call call = {"step.result", reterr};
+    int32_t status = step_enter(&call, model);
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    status = intake_check(&call, &info_intake, ret_result);
+    if (status == HSDP_OK) {
+        status = step_await(&call, model);
+    }
+    if (status == HSDP_OK) {
+        intake_give(&info_intake, &model->step.info, ret_result);
+    }
+    return job_leave(model->job, status);
+}
+
+static int32_t table_factor_view(hsdp_model *model, struct hsdp_tensor *ret_view,
+                                 struct hsdp_error *reterr)
+{
+    const struct call call = {"step.factor_view", reterr};
+    int32_t status = model_enter(&call, model);
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (!call_has(&call, "ret_view", ret_view)) {
+        return job_leave(model->job, HSDP_ERR_INVALID);
+    }
+    *ret_view = (struct hsdp_tensor){.base = model->factors, .device_type = HSDP_DEVICE_CPU};
+    ret_view->n_dims = 1;
+    ret_view->dtype_code = HSDP_DTYPE_FLOAT;
+    ret_view->dtype_bits = 32;
+    ret_view->dtype_lanes = 1;
+    ret_view->shape = model->factors_shape;
+    ret_view->strides = model->flat_strides;
+    return job_leave(model->job, HSDP_OK);
+}
+
+/* ------------------------------------------------------------------------------------------- end
+ */
+
+/* All ranks close the step in the same way, which nobody waits for here. */
+static int32_t step_close(const struct call *call, hsdp_model *model, bool is_published,
+                          uint64_t *ticket)
+{
+    struct meeting_text text;
+    struct request request;
+    int32_t status;
+
+    request_of_job(call, model->job, &text, &request);
+    status = job_request(call, model->job, &request, (struct follow_up){NULL, NULL, model}, ticket);
+    if (status == HSDP_OK && is_published) {
+        status = model_publish(call, model, ticket);
+    }
+    if (status == HSDP_OK) {
+        window_clear(model);
+        model->step.is_open = false;
+        model->n_steps++;
+        model->job->counts[COUNT_STEPS]++;
+    }
+    return status;
+}
+
+static int32_t end_check(const struct call *call, hsdp_model *model, const void *stream)
+{
+    int32_t status;
+
+    if (stream != NULL) {
+        return error_raise(call, HSDP_ERR_INVALID, "%s: a stream, where a CPU has only NULL",
+                           call->name);
+    }
+    status = step_await(call, model);
+    if (status == HSDP_ERR_NONFINITE) {
+        status = error_raise(call, HSDP_ERR_STATE,
+                             "%s: the norm is not finite, and the step has error_if_nonfinite; "
+                             "step.discard was expected",
+                             call->name);
+    }
+    return status;
+}
+
+static int32_t table_end(hsdp_model *model, void *stream, uint64_t *ret_ticket,
+                         struct hsdp_error *reterr)
+{
+    const struct call call = {"step.end", reterr};
+    int32_t status = step_enter(&call, model);
+    uint64_t ticket = 0;
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    status = end_check(&call, model, stream);
+    if (status == HSDP_OK) {
+        status = step_close(&call, model, true, &ticket);
+    }
+    if (status == HSDP_OK && ret_ticket != NULL) {
+        *ret_ticket = ticket;
+    }
+    return job_leave(model->job, status);
+}
+
+static int32_t table_discard(hsdp_model *model, void *stream, struct hsdp_error *reterr)
+{
+    const struct call call = {"step.discard", reterr};
+    int32_t status = step_enter(&call, model);
+    uint64_t ticket = 0;
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (stream != NULL) {
+        status = error_raise(&call, HSDP_ERR_INVALID,
+                             "step.discard: a stream, where a CPU has only NULL");
+    } else if (model->step.has_updated) {
+        status = error_raise(&call, HSDP_ERR_STATE,
+                             "step.discard: hsdp.adamw has updated the parameters; step.end was "
+                             "expected");
+    } else {
+        status = step_close(&call, model, false, &ticket);
+    }
+    return job_leave(model->job, status);
+}
+
+const struct hsdp_step_ops reference_step = {
+    .struct_size = sizeof(struct hsdp_step_ops),
+    .begin = table_begin,
+    .result = table_result,
+    .factor_view = table_factor_view,
+    .end = table_end,
+    .discard = table_discard,
+};
