@@ -29,7 +29,7 @@ int32_t unit_refuse(const struct call *call, const hsdp_model *model, uint32_t u
 
     error.status = status;
     snprintf(error.unit, sizeof(error.unit), "%s", model->units[unit].name);
-    n = snprintf(error.message, sizeof(error.message), "%s: unit \"%s\": ", call->name, error.unit);
+    n = snprintf(error.message, sizeof(error.message), "%s: unit \"%s\" ", call->name, error.unit);
     va_start(args, format);
     vsnprintf(error.message + n, sizeof(error.message) - (size_t)n, format, args);
     va_end(args);
@@ -528,12 +528,13 @@ static int32_t flat_view(const struct call *call, hsdp_model *model, uint32_t un
         return status;
     }
     if (buffer >= model->units[unit].n_buffers) {
-        return unit_refuse(call, model, unit, HSDP_ERR_INVALID, "buffer %" PRIu32 " of %" PRIu32,
-                           buffer, model->units[unit].n_buffers);
+        return unit_refuse(call, model, unit, HSDP_ERR_INVALID,
+                           "has no buffer %" PRIu32 ", only %" PRIu32, buffer,
+                           model->units[unit].n_buffers);
     }
     if (!flat_find(model, unit, buffer, flat, ret)) {
         return unit_refuse(call, model, unit, HSDP_ERR_INVALID,
-                           "buffer %" PRIu32 " has no flat %" PRId32
+                           "has in buffer %" PRIu32 " no flat %" PRId32
                            "; allowed are 0 (master), and unless it is frozen 1 (gradient), and "
                            "16 and up (%" PRIu32 " states)",
                            buffer, flat, model->n_states);

@@ -80,8 +80,7 @@ int32_t unit_allocate(const struct call *call, hsdp_model *model, uint32_t unit)
     for (uint32_t b = 0; b < u->n_buffers && is_there; b++) {
         is_there = buffer_allocate(model, u, &u->buffers[b]);
     }
-    return is_there ? HSDP_OK
-                    : unit_refuse(call, model, unit, HSDP_ERR_NO_MEMORY, "no memory for it");
+    return is_there ? HSDP_OK : unit_refuse(call, model, unit, HSDP_ERR_NO_MEMORY, "has no memory");
 }
 
 int32_t param_allocate(const struct call *call, hsdp_model *model, uint32_t param)
@@ -95,7 +94,7 @@ int32_t param_allocate(const struct call *call, hsdp_model *model, uint32_t para
     p->alias_grads = pages_map(page_round(p->info.n_elems * dtype_bytes(unit->gradient_dtype)));
     return p->alias_grads != NULL
                ? HSDP_OK
-               : unit_refuse(call, model, p->info.unit, HSDP_ERR_NO_MEMORY, "no memory for it");
+               : unit_refuse(call, model, p->info.unit, HSDP_ERR_NO_MEMORY, "has no memory");
 }
 
 int32_t state_allocate(const struct call *call, hsdp_model *model, uint32_t state)

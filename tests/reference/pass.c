@@ -29,11 +29,11 @@ int32_t units_rest_check(const struct call *call, const hsdp_model *model)
     for (uint32_t u = 0; u < model->n_units; u++) {
         if (model->units[u].pass != NULL) {
             return unit_refuse(call, model, u, HSDP_ERR_STATE,
-                               "it is in an open backward pass; unit.backward_end was expected");
+                               "is in an open backward pass; unit.backward_end was expected");
         }
         if (model->units[u].n_uses != 0) {
             return unit_refuse(call, model, u, HSDP_ERR_STATE,
-                               "it is still unsharded; unit.release was expected");
+                               "is still unsharded; unit.release was expected");
         }
     }
     return HSDP_OK;
@@ -46,7 +46,7 @@ int32_t window_check(const struct call *call, const hsdp_model *model)
 
         if (unit->has_local || unit->has_rest || unit->has_extra) {
             return unit_refuse(call, model, u, HSDP_ERR_STATE,
-                               "it holds gradients that no pass of scope full has taken up; such a "
+                               "holds gradients that no pass of scope full has taken up; such a "
                                "pass was expected as the last one of the window");
         }
     }
@@ -69,7 +69,7 @@ static int32_t alias_check(const struct call *call, const hsdp_model *model, con
         for (uint64_t before = 0; before < index; before++) {
             if (units[before] == storage) {
                 return unit_refuse(call, model, units[index], HSDP_ERR_INVALID,
-                                   "it has the name \"%s\" for a parameter of unit \"%s\", which "
+                                   "has the name \"%s\" for a parameter of unit \"%s\", which "
                                    "is listed before it",
                                    param->info.name, model->units[storage].name);
             }
@@ -86,14 +86,14 @@ static int32_t units_check(const struct call *call, const hsdp_model *model, con
     for (uint64_t i = 0; i < n_units && status == HSDP_OK; i++) {
         status = unit_check(call, model, units[i]);
         if (status == HSDP_OK && model->units[units[i]].pass != NULL) {
-            status = unit_refuse(call, model, units[i], HSDP_ERR_STATE,
-                                 "it is in pass %" PRIu64
-                                 ", which is open; unit.backward_end was expected",
-                                 model->units[units[i]].pass->number);
+            status =
+                unit_refuse(call, model, units[i], HSDP_ERR_STATE,
+                            "is in pass %" PRIu64 ", which is open; unit.backward_end was expected",
+                            model->units[units[i]].pass->number);
         }
         for (uint64_t before = 0; before < i && status == HSDP_OK; before++) {
             if (units[before] == units[i]) {
-                status = unit_refuse(call, model, units[i], HSDP_ERR_INVALID, "it is listed twice");
+                status = unit_refuse(call, model, units[i], HSDP_ERR_INVALID, "is listed twice");
             }
         }
         if (status == HSDP_OK) {
@@ -356,7 +356,7 @@ static int32_t unit_send(const struct call *call, hsdp_model *model, uint32_t un
     int32_t status;
 
     if (values == NULL) {
-        return unit_refuse(call, model, unit, HSDP_ERR_NO_MEMORY, "no memory to reduce it");
+        return unit_refuse(call, model, unit, HSDP_ERR_NO_MEMORY, "has no memory to reduce it");
     }
     values_fill(u, u->pass->scope, values);
     request.key = text.key;
@@ -412,8 +412,11 @@ static int32_t unit_hand_over(const struct call *call, hsdp_model *model, uint32
                               bool is_skip)
 {
     struct unit *u = &model->units[unit];
-    int32_t status = job_reserve(call, model->job, model, u->name, &u->reduce_ticket);
+    int32_t status = job_wait(call, model->job, u->reduce_ticket, UINT64_MAX); /* the pass before */
 
+    if (status == HSDP_OK) {
+        status = job_reserve(call, model->job, model, u->name, &u->reduce_ticket);
+    }
     if (status == HSDP_OK) {
         u->was_skipped = is_skip;
         unit_collect(model, unit);
@@ -449,23 +452,23 @@ static int32_t due_check(const struct call *call, const hsdp_model *model, const
 
     if (u->pass != pass) {
         return unit_refuse(call, model, unit, HSDP_ERR_STATE,
-                           "it is not in pass %" PRIu64
+                           "is not in pass %" PRIu64
                            "; a unit of unit.backward_begin's list was expected",
                            pass->number);
     }
     if (u->phase > UNIT_ACQUIRED) {
         return unit_refuse(call, model, unit, HSDP_ERR_STATE,
-                           "it was %s already in pass %" PRIu64
+                           "was %s already in pass %" PRIu64
                            "; unit.backward_end was expected, or unit.grad_add for the next pass",
                            u->was_skipped ? "skipped" : "handed over", pass->number);
     }
     if (is_skip && u->phase == UNIT_ACQUIRED) {
         return unit_refuse(call, model, unit, HSDP_ERR_STATE,
-                           "it has acquired its gradient buffer; unit.reduce was expected");
+                           "has acquired its gradient buffer; unit.reduce was expected");
     }
     if (!is_skip && u->phase != UNIT_ACQUIRED) {
         return unit_refuse(call, model, unit, HSDP_ERR_STATE,
-                           "it has no gradient buffer; unit.unshard for a backward use was "
+                           "has no gradient buffer; unit.unshard for a backward use was "
                            "expected, or unit.skip");
     }
     return HSDP_OK;
@@ -571,7 +574,7 @@ int32_t pass_end(hsdp_model *model, uint64_t number, void *stream, uint64_t *ret
     for (uint64_t i = 0; status == HSDP_OK && i < pass->n_units; i++) {
         if (model->units[pass->units[i]].phase == UNIT_ACQUIRED) {
             status = unit_refuse(&call, model, pass->units[i], HSDP_ERR_STATE,
-                                 "it holds a gradient that was not handed over; unit.reduce was "
+                                 "holds a gradient that was not handed over; unit.reduce was "
                                  "expected");
         }
     }

@@ -84,7 +84,7 @@ static int32_t unit_publish(const struct call *call, hsdp_model *model, uint32_t
              model->number, model->n_publishes, unit);
     if (!masters_write(model, unit, &payload)) {
         packet_free(&payload);
-        return unit_refuse(call, model, unit, HSDP_ERR_NO_MEMORY, "no memory to publish it");
+        return unit_refuse(call, model, unit, HSDP_ERR_NO_MEMORY, "has no memory to publish it");
     }
     request.payload = payload.bytes != NULL ? payload.bytes : (unsigned char *)"";
     request.payload_bytes = payload.n_bytes;

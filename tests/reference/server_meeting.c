@@ -90,8 +90,10 @@ static int line_next(const char **at)
 /* Fails the job with the first line in which two requests differ. */
 static void requests_differ(struct server *server, const struct meeting *meeting, uint32_t index)
 {
-    const struct request *first = meeting_request(meeting);
-    const struct request *second = &meeting->arrivals[index].request;
+    uint32_t lower = index < meeting->first ? index : meeting->first;
+    uint32_t higher = index < meeting->first ? meeting->first : index;
+    const struct request *first = &meeting->arrivals[lower].request;
+    const struct request *second = &meeting->arrivals[higher].request;
     const char *left, *right, *left_end = first->alike, *right_end = second->alike;
     struct hsdp_error error;
     int n_left, n_right;
@@ -104,10 +106,9 @@ static void requests_differ(struct server *server, const struct meeting *meeting
     } while (n_left == n_right && strncmp(left, right, (size_t)n_left) == 0 &&
              (*left_end != '\0' || *right_end != '\0'));
     error_begin(&error, HSDP_ERR_MISMATCH, meeting);
-    error_say(&error, "rank %" PRIu32 " has %.*s, rank %" PRIu32 " has %.*s",
-              first->members[meeting->first], n_left > 0 ? n_left : 7,
-              n_left > 0 ? left : "nothing", first->members[index], n_right > 0 ? n_right : 7,
-              n_right > 0 ? right : "nothing");
+    error_say(&error, "rank %" PRIu32 " has %.*s, rank %" PRIu32 " has %.*s", first->members[lower],
+              n_left > 0 ? n_left : 7, n_left > 0 ? left : "nothing", first->members[higher],
+              n_right > 0 ? n_right : 7, n_right > 0 ? right : "nothing");
     server_fail(server, &error);
 }
 

@@ -59,7 +59,7 @@ static int32_t weight_check(const struct call *call, const hsdp_model *model,
         reference_plan.class_setting(model->plan, c, "gradient_op", &op, &source, NULL);
         if (strcmp(op, "mean") == 0) {
             return error_raise(call, HSDP_ERR_INVALID,
-                               "%s: a weight is for gradient_op=sum; class %" PRIu32 " has mean",
+                               "%s: a weight is for gradient_op = sum; class %" PRIu32 " has mean",
                                call->name, c);
         }
     }
@@ -198,6 +198,11 @@ static double parts_norm(const struct step_part *parts, uint32_t n, double p,
     return largest * pow(powers, 1.0 / p);
 }
 
+static double step_scale(const struct step *step)
+{
+    return step->spec.gradient_scale != 0.0 ? step->spec.gradient_scale : 1.0;
+}
+
 /* What all ranks have found makes the same result on each. */
 static void step_summed(void *context, struct packet *answer)
 {
@@ -206,7 +211,7 @@ static void step_summed(void *context, struct packet *answer)
     uint32_t n = model->job->launch.world_ranks;
     struct hsdp_mesh_info mesh = HSDP_MESH_INFO_INIT;
     struct step_part parts[MOST_RANKS];
-    double scale = step->spec.gradient_scale != 0.0 ? step->spec.gradient_scale : 1.0;
+    double scale = step_scale(step);
     double weight = 0.0, divisor;
     bool is_nonfinite;
 
@@ -221,10 +226,10 @@ static void step_summed(void *context, struct packet *answer)
     weight /= n / mesh.n_data_ranks; /* peers in other dimensions have equal ones */
     divisor = step->spec.has_weight != 0 ? weight : 1.0;
     step->info.norm = parts_norm(parts, n, step->norm_p, &is_nonfinite) * scale / divisor;
-    step->info.is_nonfinite = is_nonfinite || !isfinite(step->info.norm);
     if (divisor == 0.0) {
         step->info.norm = (double)NAN;
     }
+    step->info.is_nonfinite = is_nonfinite || !isfinite(step->info.norm) || !isfinite(weight);
     step->info.clip = 1.0;
     if (step->spec.max_norm > 0.0 && step->info.is_nonfinite == 0 &&
         step->spec.max_norm / (step->info.norm + 1e-6) < 1.0) {
@@ -253,8 +258,8 @@ static int32_t step_ask(const struct call *call, hsdp_model *model, const struct
              "step.begin of model %" PRIu64
              "\nmax_norm=%.17g\nnorm_p=%.17g\ngradient_scale=%.17g\nhas_weight=%" PRIu32
              "\nerror_if_nonfinite=%" PRIu32 "\n%s",
-             model->number, spec->max_norm, spec->norm_p, spec->gradient_scale, spec->has_weight,
-             spec->error_if_nonfinite, model->adamw_text);
+             model->number, spec->max_norm, model->step.norm_p, step_scale(&model->step),
+             spec->has_weight, spec->error_if_nonfinite, model->adamw_text);
     request_of_job(call, model->job, &text, &request);
     request.alike = alike;
     request.payload = part;
@@ -336,8 +341,10 @@ int32_t step_await(const struct call *call, hsdp_model *model)
     if (status == HSDP_OK && model->step.spec.error_if_nonfinite != 0 &&
         model->step.info.is_nonfinite != 0) {
         status = error_raise(call, HSDP_ERR_NONFINITE,
-                             "%s: the norm of step %" PRIu64 " is %g; step.discard was expected",
-                             call->name, model->step.info.step, model->step.info.norm);
+                             "%s: the norm of step %" PRIu64
+                             " is %g, the sum of the weights is %g; step.discard was expected",
+                             call->name, model->step.info.step, model->step.info.norm,
+                             model->step.info.weight);
     }
     return status;
 }

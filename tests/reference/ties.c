@@ -63,7 +63,8 @@ static int32_t tie_reduce(const struct call *call, hsdp_model *model, uint32_t p
     int32_t status;
 
     if (values == NULL) {
-        return unit_refuse(call, model, p->info.unit, HSDP_ERR_NO_MEMORY, "no memory for a tie");
+        return unit_refuse(call, model, p->info.unit, HSDP_ERR_NO_MEMORY,
+                           "has no memory for a tie");
     }
     if (is_first && unit->has_sum) { /* the others of this stage have the same sum */
         memcpy(values, unit->sum + p->packed, p->info.n_elems * sizeof(*values));

@@ -103,20 +103,20 @@ static int32_t acquire_check(const struct call *call, const hsdp_model *model, u
 
     if (u->pass == NULL) {
         return unit_refuse(call, model, unit, HSDP_ERR_STATE,
-                           "no open backward pass holds it; unit.backward_begin was expected");
+                           "is in no open backward pass; unit.backward_begin was expected");
     }
     if (u->phase != UNIT_LISTED) {
         return unit_refuse(
             call, model, unit, HSDP_ERR_STATE, "%s in this pass already; unit.%s was expected",
-            u->phase == UNIT_ACQUIRED ? "its gradient buffer was acquired" : "it was handed over",
+            u->phase == UNIT_ACQUIRED ? "has acquired its gradient buffer" : "was handed over",
             u->phase == UNIT_ACQUIRED ? "reduce" : "backward_end");
     }
     if (!unit_is_trainable(model, unit)) {
-        return unit_refuse(call, model, unit, HSDP_ERR_STATE, "it has no trainable parameter");
+        return unit_refuse(call, model, unit, HSDP_ERR_STATE, "has no trainable parameter");
     }
     if (u->position - u->pass->turn >= model->n_slots) {
         return unit_refuse(call, model, unit, HSDP_ERR_STATE,
-                           "it is %" PRIu64 " units ahead of \"%s\", which was not handed over; "
+                           "is %" PRIu64 " units ahead of \"%s\", which was not handed over; "
                            "the plan has %" PRIu64 " slots",
                            u->position - u->pass->turn,
                            model->units[u->pass->units[u->pass->turn]].name, model->n_slots);
@@ -134,12 +134,14 @@ static int32_t unshard_check(const struct call *call, const hsdp_model *model, u
     }
     if (use < HSDP_USE_FORWARD || use > HSDP_USE_BACKWARD_SET || stream != NULL) {
         return unit_refuse(call, model, unit, HSDP_ERR_INVALID,
-                           "use %" PRId32 " on stream %p; 0 (forward), 1 and 2 (backward) on "
+                           "was to be used as %" PRId32
+                           " on stream %p; 0 (forward), 1 and 2 (backward) on "
                            "stream NULL are allowed",
                            use, stream);
     }
     if (model->step.is_open || model->is_editing) {
-        return unit_refuse(call, model, unit, HSDP_ERR_STATE, "%s is open; %s was expected",
+        return unit_refuse(call, model, unit, HSDP_ERR_STATE,
+                           "is to be used while %s is open; %s was expected",
                            model->step.is_open ? "a step" : "an edit",
                            model->step.is_open ? "step.end" : "model.edit_end");
     }
@@ -217,11 +219,11 @@ static int32_t table_release(hsdp_model *model, uint32_t unit, void *stream,
     }
     if (status == HSDP_OK && model->units[unit].n_uses == 0) {
         status = unit_refuse(&call, model, unit, HSDP_ERR_STATE,
-                             "it is not unsharded; unit.unshard was expected");
+                             "is not unsharded; unit.unshard was expected");
     } else if (status == HSDP_OK && model->units[unit].n_uses == 1 &&
                model->units[unit].phase == UNIT_ACQUIRED) {
         status = unit_refuse(&call, model, unit, HSDP_ERR_STATE,
-                             "it holds a gradient that was not handed over; unit.reduce was "
+                             "holds a gradient that was not handed over; unit.reduce was "
                              "expected");
     }
     if (status == HSDP_OK) {
