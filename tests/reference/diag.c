@@ -34,40 +34,79 @@ static void settings_write(hsdp_job *job, FILE *file)
     fprintf(file, "]}");
 }
 
-static void members_write(FILE *file, const uint32_t *members, uint32_t n)
+/* "timeout_ms" of an operation that begins now, and where it comes from; `own` is a group's. */
+static void timeout_write(const hsdp_job *job, FILE *file, uint64_t own_ms)
 {
-    fprintf(file, "\"members\":[");
-    for (uint32_t i = 0; i < n; i++) {
-        fprintf(file, "%s%" PRIu32, i == 0 ? "" : ",", members[i]);
+    const char *value, *source = "";
+
+    reference_job.setting(job, "nccl_timeout_seconds", &value, &source, NULL);
+    fprintf(file,
+            "\"timeout_ms\":%" PRIu64 ",\"source\":", own_ms != 0 ? own_ms : job_timeout_ms(job));
+    if (own_ms != 0) {
+        fprintf(file, "\"group\"");
+    } else if (job->n_phases > 0) {
+        char phase[80];
+
+        snprintf(phase, sizeof(phase), "phase %s", job->phases[job->n_phases - 1].name);
+        text_quote(file, phase);
+    } else {
+        fprintf(file, "\"derived from nccl_timeout_seconds\"");
     }
-    fprintf(file, "]");
 }
 
-static void ledger_row(FILE *file, const char **before, const char *name, uint64_t timeout_ms,
-                       const char *source)
+static void ranks_write(FILE *file, const uint32_t *ranks, uint32_t n)
 {
-    fprintf(file, "%s{\"group\":", *before);
-    text_quote(file, name);
-    fprintf(file, ",\"timeout_ms\":%" PRIu64 ",\"source\":\"%s\",", timeout_ms, source);
-    *before = ",";
+    fprintf(file, "\"ranks\":[");
+    for (uint32_t i = 0; i < n; i++) {
+        fprintf(file, "%s%" PRIu32, i == 0 ? "" : ",", ranks[i]);
+    }
+    fprintf(file, "],");
+}
+
+static void ledger_settings(hsdp_job *job, FILE *file)
+{
+    static const char *const names[] = {"nccl_timeout_seconds", "init_timeout_seconds",
+                                        "heartbeat_timeout_seconds", "peer_silence_seconds"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *value = "", *source = "";
+
+        reference_job.setting(job, names[i], &value, &source, NULL);
+        fprintf(file, ",\"%s\":{\"seconds\":%s,\"source\":", names[i], value);
+        text_quote(file, source);
+        fprintf(file, "}");
+    }
 }
 
 static void ledger_write(hsdp_job *job, FILE *file)
 {
     const char *before = "";
 
-    fprintf(file, "{\"timeout_ms\":%" PRIu64 ",\"groups\":[", job_timeout_ms(job));
+    fprintf(file, "{");
+    timeout_write(job, file, 0);
+    ledger_settings(job, file);
+    fprintf(file, ",\"groups\":[");
     for (const hsdp_group *g = job->groups; g != NULL; g = g->next) {
-        ledger_row(file, &before, g->name, group_timeout_ms(g),
-                   g->timeout_ms != 0 ? "group" : "job");
-        members_write(file, g->members, g->n_ranks);
+        fprintf(file, "%s{", before);
+        ranks_write(file, g->members, g->n_ranks);
+        fprintf(file, "\"name\":");
+        text_quote(file, g->name);
+        fprintf(file, ",");
+        timeout_write(job, file, g->timeout_ms);
         fprintf(file, "}");
+        before = ",";
     }
     for (const hsdp_model *m = job->models; m != NULL; m = m->next) {
         for (uint32_t u = 0; u < m->n_units; u++) {
-            ledger_row(file, &before, m->units[u].group, job_timeout_ms(job), "job");
-            members_write(file, m->units[u].reduced.ranks, m->units[u].reduced.n);
+            fprintf(file, "%s{\"name\":", before);
+            text_quote(file, m->units[u].group);
+            fprintf(file, ",\"class\":");
+            text_quote(file, m->plan->classes[m->units[u].class_index].name);
+            fprintf(file, ",");
+            ranks_write(file, m->units[u].reduced.ranks, m->units[u].reduced.n);
+            timeout_write(job, file, 0);
             fprintf(file, "}");
+            before = ",";
         }
     }
     fprintf(file, "]}");

@@ -130,6 +130,26 @@ static uint32_t group_instance(const hsdp_group *group)
     return n;
 }
 
+/* Members have to have given it one timeout. */
+static int32_t group_compare(const struct call *call, hsdp_group *group, uint64_t *ticket)
+{
+    struct request request = {.key = group->key,
+                              .operation = call->name,
+                              .group = group->name,
+                              .unit = "",
+                              .sentence = "",
+                              .payload = ""};
+    char alike[160];
+
+    snprintf(alike, sizeof(alike), "timeout_ms of group \"%.80s\"=%" PRIu64, group->name,
+             group->timeout_ms);
+    request.members = group->members;
+    request.n_members = group->n_ranks;
+    request.alike = alike;
+    request.timeout_ms = group_timeout_ms(group);
+    return job_request(call, group->job, &request, (struct follow_up){NULL, NULL, group}, ticket);
+}
+
 static int32_t table_connect(hsdp_job *job, struct hsdp_error *reterr)
 {
     const struct call call = {"group.connect", reterr};
@@ -137,6 +157,7 @@ static int32_t table_connect(hsdp_job *job, struct hsdp_error *reterr)
     struct packet answer = {0};
     struct meeting_text text;
     struct request request;
+    uint64_t ticket = 0;
 
     if (status != HSDP_OK) {
         return status;
@@ -148,7 +169,11 @@ static int32_t table_connect(hsdp_job *job, struct hsdp_error *reterr)
         if (g->key[0] == '\0') {
             snprintf(g->key, sizeof(g->key), "group.%" PRIu64 ".%" PRIu32, request.sequence,
                      group_instance(g));
+            status = group_compare(&call, g, &ticket);
         }
+    }
+    if (status == HSDP_OK) {
+        status = job_wait(&call, job, ticket, UINT64_MAX);
     }
     return job_leave(job, status);
 }

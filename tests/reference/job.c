@@ -247,7 +247,7 @@ static void alike_write(const hsdp_job *job, char *text, size_t n_bytes)
     for (size_t i = 0; i < sizeof(alike) / sizeof(alike[0]) && n < n_bytes; i++) {
         const char *value = settings_text(&job->settings, alike[i]);
 
-        n += (size_t)snprintf(text + n, n_bytes - n, "%s=%s\n", alike[i],
+        n += (size_t)snprintf(text + n, n_bytes - n, "%s=\"%s\"\n", alike[i],
                               value != NULL ? value : "");
     }
 }

@@ -185,6 +185,7 @@ static void param_fill(hsdp_model *model, uint32_t param)
     reference_plan.param_info(model->plan, param, &p->info, NULL);
     p->is_storage = p->info.storage == param;
     p->is_frozen = (p->info.flags & HSDP_PARAM_FROZEN) != 0;
+    model->units[p->info.unit].is_trainable |= !p->is_frozen;
     p->is_alias = !p->is_storage && model->params[p->info.storage].info.unit != p->info.unit;
     for (uint32_t d = p->info.n_dims; d > 0; d--) {
         p->strides[d - 1] = stride;
@@ -204,6 +205,9 @@ static void settings_take(hsdp_model *model)
     reference_plan.setting(model->plan, "accumulation_scope", &scope, &source, NULL);
     reference_plan.setting(model->plan, "slots", &slots, &source, NULL);
     model->verifies_access = strstr(verify, "access") != NULL;
+    model->verifies_wrap = strstr(verify, "wrap") != NULL;
+    model->verifies_steps =
+        strstr(verify, "step:") != NULL ? strtoul(strstr(verify, "step:") + 5, NULL, 10) : 0;
     model->n_slots = strtoul(slots, NULL, 10);
     model->scope = strcmp(scope, "none") == 0    ? HSDP_SCOPE_NONE
                    : strcmp(scope, "inner") == 0 ? HSDP_SCOPE_INNER
@@ -270,7 +274,6 @@ static int32_t plan_check(const struct call *call, const hsdp_job *job, const hs
 {
     struct hsdp_mesh_info info = HSDP_MESH_INFO_INIT;
     const hsdp_mesh *mesh = NULL;
-    const char *verify = "", *source;
     int32_t status;
 
     if (!call_has(call, "plan", plan)) {
@@ -287,11 +290,6 @@ static int32_t plan_check(const struct call *call, const hsdp_job *job, const hs
                            ", the job is rank %" PRIu32 " of %" PRIu32,
                            call->name, info.rank, info.world_ranks, job->launch.rank,
                            job->launch.world_ranks);
-    }
-    reference_plan.setting(plan, "verify", &verify, &source, NULL);
-    if (strstr(verify, "wrap") != NULL || strstr(verify, "step") != NULL) {
-        return error_raise(call, HSDP_ERR_UNSUPPORTED, "%s: verify=%s; this plugin has only access",
-                           call->name, verify);
     }
     return HSDP_OK;
 }

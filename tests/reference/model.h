@@ -46,6 +46,7 @@ struct unit {
     const char *name;
     uint32_t class_index;
     uint32_t n_buffers;
+    bool is_trainable; /* some name of it has a gradient */
     enum dtype param_dtype;
     enum dtype master_dtype;
     enum dtype reduce_dtype;
@@ -114,6 +115,8 @@ struct step_part {
 struct step {
     bool is_open;
     bool is_known; /* the result */
+    bool has_drifted;
+    struct hsdp_error drift;
     bool has_updated;
     struct hsdp_step_spec spec;
     double norm_p;
@@ -150,7 +153,9 @@ struct hsdp_model {
     struct step step;
     bool is_editing;
     bool verifies_access;
-    int32_t scope; /* accumulation_scope */
+    bool verifies_wrap;
+    uint64_t verifies_steps; /* every so many; 0 = none */
+    int32_t scope;           /* accumulation_scope */
     uint64_t n_slots;
     float factors[2]; /* of factor_view */
     int64_t factors_shape[1];
@@ -252,6 +257,13 @@ void window_clear(hsdp_model *model);
 int32_t units_rest_check(const struct call *call, const hsdp_model *model);
 int32_t window_check(const struct call *call, const hsdp_model *model);
 void pass_free(hsdp_model *model, struct pass *pass);
+
+/* ------------------------------------------------------------------------------------- verify.c */
+
+/** Writes checksums of what replicas hold in common behind a step's part. */
+bool drift_write(const hsdp_model *model, struct packet *packet);
+/** Compares those of all ranks: true, and the error, where some differ. */
+bool drift_find(const hsdp_model *model, struct packet answer, struct hsdp_error *ret_error);
 
 /* --------------------------------------------------------------------------------------- unit.c */
 

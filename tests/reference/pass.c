@@ -203,6 +203,8 @@ void pass_free(hsdp_model *model, struct pass *pass)
     free(pass);
 }
 
+static int32_t pass_go_on(const struct call *call, hsdp_model *model, struct pass *pass);
+
 int32_t pass_begin(hsdp_model *model, const uint32_t *units, uint64_t n_units, int32_t scope,
                    uint64_t *ret_pass, struct hsdp_error *reterr)
 {
@@ -227,6 +229,9 @@ int32_t pass_begin(hsdp_model *model, const uint32_t *units, uint64_t n_units, i
     }
     for (uint32_t c = 0; c < model->n_classes && status == HSDP_OK; c++) {
         status = pass_declare(&call, model, pass, c);
+    }
+    if (status == HSDP_OK) {
+        status = pass_go_on(&call, model, pass); /* frozen units in front hold up nobody */
     }
     if (status == HSDP_OK) {
         *ret_pass = pass->number;
@@ -400,9 +405,15 @@ static int32_t pass_go_on(const struct call *call, hsdp_model *model, struct pas
 {
     int32_t status = HSDP_OK;
 
-    while (status == HSDP_OK && pass->turn < pass->n_units &&
-           model->units[pass->units[pass->turn]].phase == UNIT_HANDED) {
-        status = unit_reduce(call, model, pass->units[pass->turn]);
+    while (status == HSDP_OK && pass->turn < pass->n_units) {
+        const struct unit *next = &model->units[pass->units[pass->turn]];
+
+        if (next->is_trainable && next->phase != UNIT_HANDED) {
+            break;
+        }
+        if (next->is_trainable) { /* nobody waits for the others */
+            status = unit_reduce(call, model, pass->units[pass->turn]);
+        }
         pass->turn++;
     }
     return status;
@@ -422,6 +433,9 @@ static int32_t unit_hand_over(const struct call *call, hsdp_model *model, uint32
         unit_collect(model, unit);
         grads_show(model, unit, false);
         u->phase = UNIT_HANDED;
+        if (!u->is_trainable) {
+            job_settle(model->job, u->reduce_ticket);
+        }
     }
     return status;
 }

@@ -136,9 +136,9 @@ void meeting_expire(struct server *server, struct meeting *meeting)
     struct hsdp_error error;
 
     error_begin(&error, HSDP_ERR_TIMEOUT, meeting);
-    error_say(&error, "no sign of ");
+    error_say(&error, "timeout after %" PRIu64 " ms: no sign of ",
+              meeting_request(meeting)->timeout_ms);
     missing_say(server, meeting, &error);
-    error_say(&error, " within %" PRIu64 " ms", meeting_request(meeting)->timeout_ms);
     missing_blame(server, meeting, &error);
     server_fail(server, &error);
 }

@@ -87,6 +87,30 @@ static int line_next(const char **at)
     return (int)n;
 }
 
+struct line {
+    const char *text;
+    int n_bytes;
+    uint32_t rank;
+};
+
+/* Says how two lines differ: by value where both are KEY=VALUE. */
+static void lines_say(struct hsdp_error *error, struct line left, struct line right)
+{
+    int n_key = (int)strcspn(left.text, "=\n");
+
+    if (n_key < left.n_bytes && n_key < right.n_bytes &&
+        strncmp(left.text, right.text, (size_t)n_key + 1) == 0) {
+        error_say(error, "%.*s is %.*s on rank %" PRIu32 ", %.*s on rank %" PRIu32, n_key,
+                  left.text, left.n_bytes - n_key - 1, left.text + n_key + 1, left.rank,
+                  right.n_bytes - n_key - 1, right.text + n_key + 1, right.rank);
+        return;
+    }
+    error_say(error, "rank %" PRIu32 " has %.*s, rank %" PRIu32 " has %.*s", left.rank,
+              left.n_bytes > 0 ? left.n_bytes : 7, left.n_bytes > 0 ? left.text : "nothing",
+              right.rank, right.n_bytes > 0 ? right.n_bytes : 7,
+              right.n_bytes > 0 ? right.text : "nothing");
+}
+
 /* Fails the job with the first line in which two requests differ. */
 static void requests_differ(struct server *server, const struct meeting *meeting, uint32_t index)
 {
@@ -106,9 +130,8 @@ static void requests_differ(struct server *server, const struct meeting *meeting
     } while (n_left == n_right && strncmp(left, right, (size_t)n_left) == 0 &&
              (*left_end != '\0' || *right_end != '\0'));
     error_begin(&error, HSDP_ERR_MISMATCH, meeting);
-    error_say(&error, "rank %" PRIu32 " has %.*s, rank %" PRIu32 " has %.*s", first->members[lower],
-              n_left > 0 ? n_left : 7, n_left > 0 ? left : "nothing", first->members[higher],
-              n_right > 0 ? n_right : 7, n_right > 0 ? right : "nothing");
+    lines_say(&error, (struct line){left, n_left, first->members[lower]},
+              (struct line){right, n_right, first->members[higher]});
     server_fail(server, &error);
 }
 

@@ -198,6 +198,11 @@ static double parts_norm(const struct step_part *parts, uint32_t n, double p,
     return largest * pow(powers, 1.0 / p);
 }
 
+static bool step_verifies(const hsdp_model *model)
+{
+    return model->verifies_steps != 0 && (model->n_steps + 1) % model->verifies_steps == 0;
+}
+
 static double step_scale(const struct step *step)
 {
     return step->spec.gradient_scale != 0.0 ? step->spec.gradient_scale : 1.0;
@@ -216,11 +221,13 @@ static void step_summed(void *context, struct packet *answer)
     bool is_nonfinite;
 
     reference_mesh.info(model->mesh, &mesh, NULL);
+    step->has_drifted = step_verifies(model) && drift_find(model, *answer, &step->drift);
     for (uint32_t r = 0; r < n; r++) {
         size_t n_bytes;
         const void *blob = packet_get_blob(answer, &n_bytes);
+        struct packet part = {.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
 
-        memcpy(&parts[r], blob, sizeof(parts[r]));
+        memcpy(&parts[r], packet_get_blob(&part, &n_bytes), sizeof(parts[r]));
         weight += parts[r].weight;
     }
     weight /= n / mesh.n_data_ranks; /* peers in other dimensions have equal ones */
@@ -251,8 +258,10 @@ static int32_t step_ask(const struct call *call, hsdp_model *model, const struct
 {
     const struct hsdp_step_spec *spec = &model->step.spec;
     struct meeting_text text;
+    struct packet payload = {0};
     struct request request;
     char alike[1024];
+    int32_t status;
 
     snprintf(alike, sizeof(alike),
              "step.begin of model %" PRIu64
@@ -261,11 +270,18 @@ static int32_t step_ask(const struct call *call, hsdp_model *model, const struct
              model->number, spec->max_norm, model->step.norm_p, step_scale(&model->step),
              spec->has_weight, spec->error_if_nonfinite, model->adamw_text);
     request_of_job(call, model->job, &text, &request);
+    packet_put_blob(&payload, part, sizeof(*part));
+    if (payload.is_bad || (step_verifies(model) && !drift_write(model, &payload))) {
+        packet_free(&payload);
+        return error_raise(call, HSDP_ERR_NO_MEMORY, "%s: no memory", call->name);
+    }
     request.alike = alike;
-    request.payload = part;
-    request.payload_bytes = sizeof(*part);
-    return job_request(call, model->job, &request, (struct follow_up){step_summed, model, model},
-                       ticket);
+    request.payload = payload.bytes;
+    request.payload_bytes = payload.n_bytes;
+    status = job_request(call, model->job, &request, (struct follow_up){step_summed, model, model},
+                         ticket);
+    packet_free(&payload);
+    return status;
 }
 
 static int32_t step_open(const struct call *call, hsdp_model *model,
@@ -338,6 +354,9 @@ int32_t step_await(const struct call *call, hsdp_model *model)
     int32_t status =
         model->step.is_known ? HSDP_OK : job_wait(call, model->job, model->step.ticket, UINT64_MAX);
 
+    if (status == HSDP_OK && model->step.has_drifted) {
+        return error_pass(call, &model->step.drift);
+    }
     if (status == HSDP_OK && model->step.spec.error_if_nonfinite != 0 &&
         model->step.info.is_nonfinite != 0) {
         status = error_raise(call, HSDP_ERR_NONFINITE,

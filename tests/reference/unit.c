@@ -86,16 +86,6 @@ static void grads_zero(hsdp_model *model, uint32_t unit)
     }
 }
 
-static bool unit_is_trainable(const hsdp_model *model, uint32_t unit)
-{
-    for (uint32_t p = 0; p < model->n_params; p++) {
-        if (model->params[p].info.unit == unit && !model->params[p].is_frozen) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Whether the gradient buffer may be acquired. */
 static int32_t acquire_check(const struct call *call, const hsdp_model *model, uint32_t unit)
 {
@@ -111,10 +101,7 @@ static int32_t acquire_check(const struct call *call, const hsdp_model *model, u
             u->phase == UNIT_ACQUIRED ? "has acquired its gradient buffer" : "was handed over",
             u->phase == UNIT_ACQUIRED ? "reduce" : "backward_end");
     }
-    if (!unit_is_trainable(model, unit)) {
-        return unit_refuse(call, model, unit, HSDP_ERR_STATE, "has no trainable parameter");
-    }
-    if (u->position - u->pass->turn >= model->n_slots) {
+    if (u->is_trainable && u->position >= u->pass->turn + model->n_slots) {
         return unit_refuse(call, model, unit, HSDP_ERR_STATE,
                            "is %" PRIu64 " units ahead of \"%s\", which was not handed over; "
                            "the plan has %" PRIu64 " slots",
