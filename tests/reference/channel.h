@@ -10,6 +10,7 @@ enum frame_kind {
     FRAME_HELLO = 1, /* rank, world_ranks */
     FRAME_REQUEST,   /* a request: request.h */
     FRAME_WAIT,      /* the rank does nothing until this request is answered */
+    FRAME_TIMEOUT,   /* milliseconds: the deadline of a request has changed */
     FRAME_LEAVE,     /* the rank will ask for nothing any more */
     /* from the server */
     FRAME_ANSWER,

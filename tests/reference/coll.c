@@ -434,7 +434,7 @@ static void payload_fill(const struct coll *coll, struct packet *packet, struct 
     }
 }
 
-int32_t coll_start(const struct call *call, struct coll *coll, uint64_t timeout_ms,
+int32_t coll_start(const struct call *call, struct coll *coll, uint64_t own_timeout_ms,
                    uint64_t *ticket)
 {
     hsdp_group *group = coll->group;
@@ -453,7 +453,8 @@ int32_t coll_start(const struct call *call, struct coll *coll, uint64_t timeout_
     request.alike = alike;
     request.operation = kinds[coll->kind].name;
     request.group = group->name;
-    request.timeout_ms = timeout_ms;
+    request.has_own_timeout = own_timeout_ms != 0 || group->timeout_ms != 0;
+    request.timeout_ms = own_timeout_ms != 0 ? own_timeout_ms : group_timeout_ms(group);
     coll->next = group->colls;
     group->colls = coll;
     status = payload.is_bad ? error_raise(call, HSDP_ERR_NO_MEMORY, "%s: no memory", call->name)

@@ -60,7 +60,7 @@ static void ranks_write(FILE *file, const uint32_t *ranks, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         fprintf(file, "%s%" PRIu32, i == 0 ? "" : ",", ranks[i]);
     }
-    fprintf(file, "],");
+    fprintf(file, "]");
 }
 
 static void ledger_settings(hsdp_job *job, FILE *file)
@@ -87,12 +87,12 @@ static void ledger_write(hsdp_job *job, FILE *file)
     ledger_settings(job, file);
     fprintf(file, ",\"groups\":[");
     for (const hsdp_group *g = job->groups; g != NULL; g = g->next) {
-        fprintf(file, "%s{", before);
-        ranks_write(file, g->members, g->n_ranks);
-        fprintf(file, "\"name\":");
+        fprintf(file, "%s{\"name\":", before);
         text_quote(file, g->name);
         fprintf(file, ",");
         timeout_write(job, file, g->timeout_ms);
+        fprintf(file, ",");
+        ranks_write(file, g->members, g->n_ranks);
         fprintf(file, "}");
         before = ",";
     }
@@ -104,6 +104,7 @@ static void ledger_write(hsdp_job *job, FILE *file)
             text_quote(file, m->plan->classes[m->units[u].class_index].name);
             fprintf(file, ",");
             ranks_write(file, m->units[u].reduced.ranks, m->units[u].reduced.n);
+            fprintf(file, ",");
             timeout_write(job, file, 0);
             fprintf(file, "}");
             before = ",";

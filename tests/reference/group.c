@@ -253,7 +253,7 @@ static int32_t spec_read(const struct call *call, hsdp_group *group, const void 
         free(coll);
         return status;
     }
-    *ret_timeout_ms = spec.timeout_ms != 0 ? spec.timeout_ms : group_timeout_ms(group);
+    *ret_timeout_ms = spec.timeout_ms;
     *ret_coll = coll;
     return HSDP_OK;
 }

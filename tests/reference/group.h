@@ -46,7 +46,7 @@ struct coll {
 int32_t coll_read(const struct call *call, hsdp_group *group, const struct hsdp_coll_spec *spec,
                   struct coll *ret);
 /** Asks the server for it; *coll is the group's from here on, until it is answered. */
-int32_t coll_start(const struct call *call, struct coll *coll, uint64_t timeout_ms,
+int32_t coll_start(const struct call *call, struct coll *coll, uint64_t own_timeout_ms,
                    uint64_t *ticket);
 void colls_free(hsdp_group *group);
 

@@ -597,7 +597,11 @@ static int32_t setting_agree(const struct call *call, hsdp_job *job, const struc
     if (status == HSDP_OK) {
         status = settings_put(call, &job->settings, key->name, value, "host");
     }
-    return status == HSDP_OK ? settings_derive(call, &job->settings) : status;
+    if (status == HSDP_OK) {
+        status = settings_derive(call, &job->settings);
+        job_retime(job);
+    }
+    return status;
 }
 
 static int32_t table_setting_set(hsdp_job *job, const char *key, const char *value,

@@ -35,6 +35,7 @@ struct operation {
     bool is_answered;
     bool is_refused;
     bool is_farewell;
+    bool has_own_timeout;
     struct packet answer;
     char name[32];
     char group[64];
@@ -158,6 +159,8 @@ void job_settle(hsdp_job *job, uint64_t ticket);
 uint64_t job_join(hsdp_job *job, const uint64_t *tickets, uint64_t n);
 /** Waits for all operations of an owner. */
 int32_t job_wait_all(const struct call *call, hsdp_job *job, const void *owner);
+/** The job's timeout has changed: so do the deadlines of what is under way. */
+void job_retime(hsdp_job *job);
 /** Takes what has been answered. */
 void job_progress(hsdp_job *job);
 /** Its owner is about to go. */

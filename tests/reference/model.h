@@ -4,6 +4,7 @@
 #define REFERENCE_MODEL_H
 
 #include "element.h"
+#include "exact.h"
 #include "job.h"
 #include "plan.h"
 #include "reference.h"
@@ -107,8 +108,8 @@ struct state {
 struct step_part {
     uint64_t n_inf;
     uint64_t n_nan;
-    double largest; /* |x| */
-    double powers;  /* sum of |x|^p; for other p than 1 and 2 of (|x| / largest)^p */
+    double largest;       /* |x| */
+    struct exact sums[2]; /* of |x|^p; for other p than 1 and 2 see step.c */
     double weight;
 };
 

@@ -48,6 +48,7 @@ static struct operation *operation_make(const struct request *request, struct fo
     op->deadline_ms = request->timeout_ms < UINT64_MAX - op->start_ms
                           ? op->start_ms + request->timeout_ms
                           : UINT64_MAX;
+    op->has_own_timeout = request->has_own_timeout;
     op->is_farewell = strcmp(request->key, KEY_CLOSE) == 0;
     op->sequence = request->sequence;
     snprintf(op->name, sizeof(op->name), "%s", request->operation);
@@ -211,6 +212,34 @@ void request_of_job(const struct call *call, hsdp_job *job, struct meeting_text 
     for (uint32_t r = 0; r < ret->n_members; r++) {
         text->members[r] = r;
     }
+}
+
+void job_retime(hsdp_job *job)
+{
+    uint64_t timeout_ms = job_timeout_ms(job);
+    uint64_t after = 0;
+    struct operation *op;
+
+    do { /* one after the other: nothing is sent under the mutex */
+        struct packet packet = {0};
+        uint64_t number = 0;
+
+        pthread_mutex_lock(&job->mutex);
+        op = job->operations;
+        while (op != NULL && (op->number <= after || op->has_own_timeout || op->is_answered)) {
+            op = op->next;
+        }
+        if (op != NULL) {
+            op->deadline_ms = op->start_ms + timeout_ms;
+            number = after = op->number;
+        }
+        pthread_mutex_unlock(&job->mutex);
+        packet_put_number(&packet, timeout_ms);
+        if (number != 0 && job->has_thread) {
+            connection_send(job, (struct frame){.kind = FRAME_TIMEOUT, .request = number}, &packet);
+        }
+        packet_free(&packet);
+    } while (op != NULL);
 }
 
 /* ------------------------------------------------------------------------------------- answers */

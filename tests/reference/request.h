@@ -51,7 +51,8 @@ struct request {
     const char *unit;
     uint64_t sequence;
     uint64_t timeout_ms;
-    int32_t refusal; /* a status; HSDP_OK = the rank takes part */
+    bool has_own_timeout; /* not the job's, which may change meanwhile */
+    int32_t refusal;      /* a status; HSDP_OK = the rank takes part */
     const char *sentence;
     const void *payload;
     size_t payload_bytes;

@@ -80,6 +80,10 @@ static void frame_take(struct server *server, struct peer *peer)
     case FRAME_WAIT:
         server_wait(server, peer, peer->inbox.frame.request);
         break;
+    case FRAME_TIMEOUT:
+        server_retime(server, peer, peer->inbox.frame.request,
+                      packet_get_number(&peer->inbox.packet));
+        break;
     case FRAME_LEAVE:
         leave_take(server, peer->rank);
         break;
@@ -171,7 +175,7 @@ static void deadlines_watch(struct server *server, uint64_t stopped_ms)
     uint64_t now = now_ms();
 
     for (struct meeting *m = server->meetings; m != NULL; m = m->next) {
-        m->deadline_ms += m->deadline_ms == UINT64_MAX ? 0 : stopped_ms;
+        meeting_shift(m, stopped_ms);
     }
     for (struct meeting *m = server->meetings; m != NULL; m = m->next) {
         if (now >= m->deadline_ms) {

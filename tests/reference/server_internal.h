@@ -95,6 +95,11 @@ void server_find_deadlock(struct server *server, uint32_t rank);
 void server_request(struct server *server, struct peer *peer);
 /** The rank of this peer waits for the answer to one of its requests. */
 void server_wait(struct server *server, struct peer *peer, uint64_t request_number);
+/** Time that does not count, for this process was stopped. */
+void meeting_shift(struct meeting *meeting, uint64_t stopped_ms);
+/** A rank has another deadline for one of its requests. */
+void server_retime(struct server *server, const struct peer *peer, uint64_t request_number,
+                   uint64_t timeout_ms);
 /** The request that came first, which stands for all. */
 const struct request *meeting_request(const struct meeting *meeting);
 bool meeting_misses(const struct meeting *meeting, uint32_t rank);

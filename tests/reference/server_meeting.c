@@ -247,15 +247,34 @@ static void meeting_end(struct server *server, struct meeting *meeting)
 
 /* ------------------------------------------------------------------------------------ arrivals */
 
+/* The earliest deadline of those who have come. */
+static void deadline_set(struct meeting *meeting)
+{
+    meeting->deadline_ms = UINT64_MAX;
+    for (uint32_t i = 0; i < meeting->n_members; i++) {
+        const struct arrival *arrival = &meeting->arrivals[i];
+
+        if (arrival->is_there && arrival->request.timeout_ms < UINT64_MAX - arrival->time_ms &&
+            arrival->time_ms + arrival->request.timeout_ms < meeting->deadline_ms) {
+            meeting->deadline_ms = arrival->time_ms + arrival->request.timeout_ms;
+        }
+    }
+}
+
+void meeting_shift(struct meeting *meeting, uint64_t stopped_ms)
+{
+    for (uint32_t i = 0; i < meeting->n_members; i++) {
+        meeting->arrivals[i].time_ms += stopped_ms;
+    }
+    deadline_set(meeting);
+}
+
 static void meeting_join(struct server *server, struct meeting *meeting, uint32_t index,
                          struct arrival *arrival)
 {
     meeting->arrivals[index] = *arrival;
     meeting->n_arrivals++;
-    if (arrival->request.timeout_ms < UINT64_MAX - arrival->time_ms &&
-        arrival->time_ms + arrival->request.timeout_ms < meeting->deadline_ms) {
-        meeting->deadline_ms = arrival->time_ms + arrival->request.timeout_ms;
-    }
+    deadline_set(meeting);
     if (!requests_agree(meeting_request(meeting), &arrival->request)) {
         requests_differ(server, meeting, index);
     } else if (meeting->n_arrivals == meeting->n_members) {
@@ -302,16 +321,41 @@ void server_request(struct server *server, struct peer *peer)
     meeting_join(server, meeting, index, &arrival);
 }
 
-void server_wait(struct server *server, struct peer *peer, uint64_t request_number)
+/* The meeting in which a request is waiting, and who has made it. */
+static struct meeting *request_find(struct server *server, const struct peer *peer, uint64_t number,
+                                    uint32_t *ret_index)
 {
     for (struct meeting *m = server->meetings; m != NULL; m = m->next) {
         uint32_t i = member_index(meeting_request(m), peer->rank);
 
         if (i < m->n_members && m->arrivals[i].is_there &&
-            m->arrivals[i].request_number == request_number) {
-            peer->waits_in = m;
-            server_find_deadlock(server, peer->rank);
-            return;
+            m->arrivals[i].request_number == number) {
+            *ret_index = i;
+            return m;
         }
+    }
+    return NULL;
+}
+
+void server_wait(struct server *server, struct peer *peer, uint64_t request_number)
+{
+    uint32_t index;
+    struct meeting *meeting = request_find(server, peer, request_number, &index);
+
+    if (meeting != NULL) {
+        peer->waits_in = meeting;
+        server_find_deadlock(server, peer->rank);
+    }
+}
+
+void server_retime(struct server *server, const struct peer *peer, uint64_t request_number,
+                   uint64_t timeout_ms)
+{
+    uint32_t index;
+    struct meeting *meeting = request_find(server, peer, request_number, &index);
+
+    if (meeting != NULL) {
+        meeting->arrivals[index].request.timeout_ms = timeout_ms;
+        deadline_set(meeting);
     }
 }

@@ -113,35 +113,37 @@ static void unit_divide(const hsdp_model *model, uint32_t unit)
 /* ------------------------------------------------------------------------------------------ norm
  */
 
-static void part_count(struct step_part *part, double value)
+/*
+ * Powers of other p than 1 and 2 leave the range of a double at both ends. So numbers from 1 on are
+ * scaled down before, those below up, and each kind has a sum of its own: a power depends on its
+ * number alone, and the bits of the norm on no cut.
+ */
+#define SCALE_BITS 64
+
+static void part_add(struct step_part *part, double value, double p)
 {
     double size = fabs(value);
 
     part->n_inf += isinf(value) ? 1 : 0;
     part->n_nan += isnan(value) ? 1 : 0;
-    if (isfinite(value) && size > part->largest) {
-        part->largest = size;
-    }
-}
-
-static void part_add(struct step_part *part, double value, double p)
-{
-    if (!isfinite(value) || part->largest == 0.0 || isinf(p)) {
+    if (!isfinite(value)) {
         return;
     }
+    part->largest = size > part->largest ? size : part->largest;
     if (p == 2.0) {
-        part->powers += value * value; /* of floats: exact, and far from overflow */
+        exact_add(&part->sums[0], size * size); /* of a float: nothing is lost */
     } else if (p == 1.0) {
-        part->powers += fabs(value);
-    } else {
-        part->powers += pow(fabs(value) / part->largest, p);
+        exact_add(&part->sums[0], size);
+    } else if (!isinf(p) && size > 0.0) {
+        int is_large = size >= 1.0;
+
+        exact_add(&part->sums[is_large], pow(ldexp(size, is_large ? -SCALE_BITS : SCALE_BITS), p));
     }
 }
 
 /* Looks at what this rank counts: its shards, where it is the one of the replicas that saves them,
- * and not what another stage counts. The largest has to be known before powers are added. */
-static void unit_measure(const hsdp_model *model, uint32_t unit, struct step_part *part, double p,
-                         bool is_second_look)
+ * and not what another stage counts. */
+static void unit_measure(const hsdp_model *model, uint32_t unit, struct step_part *part, double p)
 {
     const struct unit *u = &model->units[unit];
     uint32_t rank = model->job->launch.rank, writer = rank;
@@ -157,45 +159,46 @@ static void unit_measure(const hsdp_model *model, uint32_t unit, struct step_par
         for (uint64_t i = 0; i < segment->n_elems && !param->is_frozen &&
                              (param->info.flags & HSDP_PARAM_COPY) == 0;
              i++) {
-            double value = (double)grad[segment->shard_offset_elems + i];
-
-            if (is_second_look) {
-                part_add(part, value, p);
-            } else {
-                part_count(part, value);
-            }
+            part_add(part, (double)grad[segment->shard_offset_elems + i], p);
         }
     }
     walk_end(&walk);
 }
 
-/* The norm over all ranks, from what each has found. */
-static double parts_norm(const struct step_part *parts, uint32_t n, double p,
-                         bool *ret_is_nonfinite)
+static void exact_join(struct exact *exact, const struct exact *other)
 {
-    bool is_plain = p == 1.0 || p == 2.0;
-    uint64_t n_inf = 0, n_nan = 0;
-    double largest = 0.0, powers = 0.0;
+    for (uint64_t i = 0; i < other->n; i++) {
+        exact_add(exact, other->parts[i]);
+    }
+}
 
-    for (uint32_t i = 0; i < n; i++) {
-        n_inf += parts[i].n_inf;
-        n_nan += parts[i].n_nan;
-        largest = parts[i].largest > largest ? parts[i].largest : largest;
-    }
-    *ret_is_nonfinite = n_inf + n_nan > 0;
-    if (*ret_is_nonfinite) {
-        return n_nan > 0 ? (double)NAN : (double)INFINITY;
-    }
-    for (uint32_t i = 0; i < n && largest > 0.0; i++) {
-        powers += is_plain ? parts[i].powers : parts[i].powers * pow(parts[i].largest / largest, p);
+static void part_join(struct step_part *part, const struct step_part *other)
+{
+    part->n_inf += other->n_inf;
+    part->n_nan += other->n_nan;
+    part->largest = other->largest > part->largest ? other->largest : part->largest;
+    part->weight += other->weight;
+    exact_join(&part->sums[0], &other->sums[0]);
+    exact_join(&part->sums[1], &other->sums[1]);
+}
+
+static double part_norm(const struct step_part *all, double p)
+{
+    double small = exact_sum(&all->sums[0]), large = exact_sum(&all->sums[1]);
+
+    if (all->n_inf + all->n_nan > 0) {
+        return all->n_nan > 0 ? (double)NAN : (double)INFINITY;
     }
     if (isinf(p)) {
-        return largest;
+        return all->largest;
     }
-    if (is_plain) {
-        return p == 1.0 ? powers : sqrt(powers);
+    if (p == 1.0 || p == 2.0) {
+        return p == 1.0 ? small : sqrt(small);
     }
-    return largest * pow(powers, 1.0 / p);
+    if (large > 0.0) {
+        return ldexp(pow(large + small * pow(2.0, -2.0 * SCALE_BITS * p), 1.0 / p), SCALE_BITS);
+    }
+    return ldexp(pow(small, 1.0 / p), -SCALE_BITS);
 }
 
 static bool step_verifies(const hsdp_model *model)
@@ -215,10 +218,8 @@ static void step_summed(void *context, struct packet *answer)
     struct step *step = &model->step;
     uint32_t n = model->job->launch.world_ranks;
     struct hsdp_mesh_info mesh = HSDP_MESH_INFO_INIT;
-    struct step_part parts[MOST_RANKS];
-    double scale = step_scale(step);
-    double weight = 0.0, divisor;
-    bool is_nonfinite;
+    struct step_part all = {0};
+    double scale = step_scale(step), weight, divisor;
 
     reference_mesh.info(model->mesh, &mesh, NULL);
     step->has_drifted = step_verifies(model) && drift_find(model, *answer, &step->drift);
@@ -227,16 +228,14 @@ static void step_summed(void *context, struct packet *answer)
         const void *blob = packet_get_blob(answer, &n_bytes);
         struct packet part = {.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
 
-        memcpy(&parts[r], packet_get_blob(&part, &n_bytes), sizeof(parts[r]));
-        weight += parts[r].weight;
+        part_join(&all, packet_get_blob(&part, &n_bytes));
     }
-    weight /= n / mesh.n_data_ranks; /* peers in other dimensions have equal ones */
+    weight = all.weight / (n / mesh.n_data_ranks); /* peers in other dimensions have equal ones */
     divisor = step->spec.has_weight != 0 ? weight : 1.0;
-    step->info.norm = parts_norm(parts, n, step->norm_p, &is_nonfinite) * scale / divisor;
-    if (divisor == 0.0) {
-        step->info.norm = (double)NAN;
-    }
-    step->info.is_nonfinite = is_nonfinite || !isfinite(step->info.norm) || !isfinite(weight);
+    step->info.norm =
+        divisor != 0.0 ? part_norm(&all, step->norm_p) * scale / divisor : (double)NAN;
+    step->info.is_nonfinite =
+        all.n_inf + all.n_nan > 0 || !isfinite(step->info.norm) || !isfinite(weight);
     step->info.clip = 1.0;
     if (step->spec.max_norm > 0.0 && step->info.is_nonfinite == 0 &&
         step->spec.max_norm / (step->info.norm + 1e-6) < 1.0) {
@@ -304,10 +303,7 @@ static int32_t step_open(const struct call *call, hsdp_model *model,
     model->step.norm_p = spec->norm_p != 0.0 ? spec->norm_p : 2.0;
     for (uint32_t u = 0; u < model->n_units; u++) {
         unit_divide(model, u);
-        unit_measure(model, u, &part, model->step.norm_p, false);
-    }
-    for (uint32_t u = 0; u < model->n_units; u++) {
-        unit_measure(model, u, &part, model->step.norm_p, true);
+        unit_measure(model, u, &part, model->step.norm_p);
     }
     status = step_ask(call, model, &part, &ticket);
     model->step.ticket = ticket;
