@@ -17,17 +17,18 @@
  *            no byte past it. Shorter than the plugin's own: the missing
  *            fields count as zero, and zero always means "as before". Longer: accepted if the
  *            bytes that the plugin does not know are zero, else HSDP_ERR_UNSUPPORTED. Below the
- *            size of ABI 1.0: HSDP_ERR_VERSION. An output struct longer than the plugin knows is
- *            zeroed behind what it knows. Test for an appended function with HSDP_HAS().
- *            Reserved fields and unknown flag bits are zero, else HSDP_ERR_UNSUPPORTED. A number
- *            that stands for a choice (of kind, use, scope, view, ...) and that the plugin does not
- *            know is HSDP_ERR_INVALID.
+ *            size of ABI 1.0, or beyond 65536: HSDP_ERR_VERSION. An output struct longer than the
+ *            plugin knows is zeroed behind what it knows. Test for an appended function with
+ *            HSDP_HAS(). Reserved fields and unknown flag bits are zero, else HSDP_ERR_UNSUPPORTED.
+ *            A number that stands for a choice (of kind, use, scope, view, ...) and that the plugin
+ *            does not know is HSDP_ERR_INVALID.
  * Errors     Every function that can fail returns int32_t: HSDP_OK (0), a positive status that
  *            means "not finished", or a negative HSDP_ERR_*; of one that a host does not know,
  *            from a newer plugin, the sign tells enough. Its last parameter `reterr` may be
  *            NULL; otherwise it is filled on failure and left alone on success (it is also left
  *            alone if its own struct_size is below that of 1.0). On failure all other outputs are
- *            untouched and there is nothing to free.
+ *            untouched and there is nothing to free. An argument that is NULL where nothing says
+ *            that it may be is HSDP_ERR_INVALID; an array may be where its count is 0.
  * Failure    Only HSDP_ERR_TIMEOUT, _PEER_LOST, _MISMATCH and _DEVICE, and job->abort(), fail a
  *            job as a whole; so does, whatever its status, what keeps the nodes of a job from
  *            speaking to each other, and a callback that fails. Calls that wait just then return

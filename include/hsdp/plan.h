@@ -21,11 +21,12 @@ extern "C" {
  *            aligned to 64 bytes; the padding is zero, and in no norm and no file. They stand in
  *            the order in which they were added or, where some have block_elems, in one that takes
  *            less padding: param_info() says where;
- *   shards   a buffer is padded and cut into equal parts of whole pages, over three nested sets of
- *            ranks: of the parameter (what rests between uses), of the gradient (what rests between
- *            microbatches), and of the step (master weights and optimizer state). segments() says
- *            who owns what; nobody should compute it. A unit smaller than a page lies on one of the
- *            ranks, and the others hold padding.
+ *   shards   a buffer is padded and cut into equal parts, over three nested sets of ranks: of the
+ *            parameter (what rests between uses), of the gradient (what rests between
+ *            microbatches), and of the step (master weights and optimizer state). Each is a
+ *            multiple of 64 bytes, or of whole pages where ranks share memory: then a unit smaller
+ *            than a page lies on one of them, and the others hold padding. segments() says who owns
+ *            what; nobody should compute it.
  *
  * With R = reduced_over, O = R and replicate_dims, I = R without O, `sharding_strategy` is a row:
  *
@@ -39,15 +40,17 @@ extern "C" {
  *     hfsdp                                   I          I         R
  *     auto                                    the fastest row that fits
  *
- * Settings of a plan (P) and of a class (C). A key given to the plan is the default of its
- * classes.
+ * Settings of a plan (P) and of a class (C). The value that a key has in the plan, wherever it
+ * comes from, is the default of its classes.
  *
  *     sharding_strategy   P C  fsdp      a name of the table
  *     replicate_dims      P C  dp_replicate where dp is split, else dp   selector
  *     shard_size          P    splits dp into dp_replicate x dp_shard; a divisor of dp. Default
- *                              under a row with I, where dp is the only data dimension: the
- *                              largest divisor of dp that is at most min(ranks per node, dp / 2),
- *                              at least 1. "dp" in a selector then means both halves
+ *                              where the plan's own strategy is a row with I, and dp the only data
+ *                              dimension of more than one rank: the largest divisor of dp that is
+ *                              at most min(ranks per node, dp / 2), at least 1; ranks per node
+ *                              count only if they are known. Else dp stays whole. "dp" in a
+ *                              selector then means both halves
  *     param_dtype         P C  fp32      of the unsharded parameters: fp32, bf16, fp16
  *     master_dtype        P C  fp32      of what the optimizer writes: fp32, bf16, fp16. Where
  *                              it is param_dtype, masters are the parameters themselves
@@ -103,7 +106,8 @@ struct hsdp_param_spec {
                               first holder's counts for norm and file; others are HSDP_PARAM_COPY.
                               NULL = none */
     uint64_t block_elems;  /* never cut inside a run of so many elements, counted from its first
-                              one; the last run may be shorter. 0 = may be cut anywhere */
+                              one; the last run may be shorter. 0 = may be cut anywhere; of a tied
+                              name, as that of its storage */
     uint32_t n_dims;       /* 0 = scalar, at most HSDP_PARAM_MAX_DIMS */
     uint32_t unit;         /* what add_unit returned */
     uint32_t hyper_group;  /* which of the optimizer's per-group values applies */
@@ -151,7 +155,7 @@ struct hsdp_class_info {
     uint32_t reserved;       /* zero */
 };
 
-#define HSDP_NO_SLOT 0xffffffffu
+#define HSDP_NO_SLOT 0xffffffffu /* also of a unit that has no gradient */
 
 /**
  * A unit of a finished plan.
@@ -234,7 +238,8 @@ struct hsdp_segment {
 };
 
 /**
- * Functions on plans. All are local.
+ * Functions on plans. All are local. The number of a class, unit, buffer, parameter or rank that
+ * there is not is HSDP_ERR_INVALID.
  *
  * Since: 1.0
  */
@@ -242,7 +247,7 @@ struct hsdp_plan_ops {
     size_t struct_size;
 
     /**
-     * Starts a plan on a mesh.
+     * Starts a plan on a mesh. settings may be NULL.
      *
      * Ownership: the mesh may be destroyed afterwards.
      * Errors: HSDP_ERR_INVALID for settings, listing what is allowed.
@@ -283,7 +288,8 @@ struct hsdp_plan_ops {
      * Lays everything out; from here on the plan is only read.
      *
      * Errors: HSDP_ERR_INVALID names a unit without parameters, one of several that are storage of
-     * each other's names, or one whose padding makes the plan larger than 2^60 bytes.
+     * each other's trainable names, or one whose padding makes the plan larger than 2^60 bytes. The
+     * plan is still open then.
      */
     int32_t (*finish)(hsdp_plan *plan, struct hsdp_error *reterr);
 
@@ -300,7 +306,8 @@ struct hsdp_plan_ops {
     int32_t (*mesh)(const hsdp_plan *plan, const hsdp_mesh **ret_mesh, struct hsdp_error *reterr);
 
     /**
-     * Reads back a setting of the plan: the effective value, and its source as in job->setting.
+     * Reads back a setting of the plan: the effective value, and its source as in job->setting;
+     * "" where there is none, as of shard_size where dp is whole.
      *
      * Ownership: both texts live as long as the plan.
      */
@@ -340,6 +347,8 @@ struct hsdp_plan_ops {
      * no segment.
      * *ret_n_segments is how many there are, also on HSDP_ERR_BUFFER_TOO_SMALL. `rank` is any of
      * the world that holds this unit's parameters.
+     * Errors: HSDP_ERR_VERSION for a segment_bytes below the size of ABI 1.0, HSDP_ERR_INVALID for
+     * one that is no multiple of 8.
      */
     int32_t (*segments)(const hsdp_plan *plan, uint32_t unit, int32_t shard, uint32_t rank,
                         struct hsdp_segment *ret_segments, uint64_t segment_bytes,
@@ -352,8 +361,9 @@ struct hsdp_plan_ops {
     /**
      * Writes the plan as JSON.
      *
-     * Shapes: as describe() in abi.h; an object with the members mesh, settings, classes, units,
-     * padding, slots, memory, traffic_per_step (of one microbatch) and notes; others may be added.
+     * Shapes: as describe() in abi.h; an object with the members mesh, settings, classes (each with
+     * traffic_per_step, of one microbatch), units, padding, slots, memory and notes; others may be
+     * added.
      */
     int32_t (*report)(const hsdp_plan *plan, char *ret_text, uint64_t max_bytes,
                       uint64_t *ret_bytes, struct hsdp_error *reterr);
