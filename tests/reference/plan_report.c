@@ -78,8 +78,34 @@ static void settings_write(FILE *file, const struct settings *settings)
     fprintf(file, "}");
 }
 
-static void class_write(FILE *file, const struct hsdp_plan *plan, const struct plan_class *klass)
+/* What a rank sends or receives for one microbatch: parameters twice, contributions once, both
+ * whole; this plugin does no less than that, whatever the strategy. */
+static void traffic_write(FILE *file, const struct hsdp_plan *plan, uint32_t c)
 {
+    const struct settings *settings = &plan->classes[c].settings;
+    uint64_t param_bytes = 0;
+    uint64_t grad_bytes = 0;
+
+    for (uint32_t u = 0; u < plan->n_units; u++) {
+        const struct plan_unit *unit = &plan->units[u];
+
+        for (uint32_t b = 0; b < unit->n_buffers && unit->class_index == c; b++) {
+            uint64_t n_elems = unit->buffers[b].n_elems;
+
+            param_bytes += 2 * n_elems * plan_dtype_bytes(settings, "param_dtype");
+            if (!unit->buffers[b].is_frozen) {
+                grad_bytes += n_elems * plan_dtype_bytes(settings, "reduce_dtype");
+            }
+        }
+    }
+    fprintf(file, ",\"traffic_per_step\":[");
+    fprintf(file, "{\"phase\":\"unshard\",\"payload_bytes\":%" PRIu64 "}", param_bytes);
+    fprintf(file, ",{\"phase\":\"reduce\",\"payload_bytes\":%" PRIu64 "}]", grad_bytes);
+}
+
+static void class_write(FILE *file, const struct hsdp_plan *plan, uint32_t c)
+{
+    const struct plan_class *klass = &plan->classes[c];
     char replicated[DIMS_TEXT_BYTES];
 
     mesh_dims_write(plan->mesh, klass->replicated, replicated);
@@ -93,6 +119,7 @@ static void class_write(FILE *file, const struct hsdp_plan *plan, const struct p
             klass->cut_texts[HSDP_SHARD_STEP]);
     fprintf(file, ",\"gradient_divisor\":%" PRIu32 ",", klass->divisor);
     settings_write(file, &klass->settings);
+    traffic_write(file, plan, c);
     fprintf(file, "}");
 }
 
@@ -116,34 +143,19 @@ static void unit_write(FILE *file, const struct hsdp_plan *plan, const struct pl
     fprintf(file, "]}");
 }
 
-/* Of all buffers; and the contributions, and the parameters, that a rank sends or receives whole:
- * this plugin does no more than that, whatever the strategy. */
-static void sizes_write(FILE *file, const struct hsdp_plan *plan)
+static void padding_write(FILE *file, const struct hsdp_plan *plan)
 {
     uint64_t n_elems = 0;
     uint64_t n_padding = 0;
-    uint64_t grad_bytes = 0;
-    uint64_t param_bytes = 0;
 
     for (uint32_t u = 0; u < plan->n_units; u++) {
-        const struct plan_unit *unit = &plan->units[u];
-        const struct settings *settings = &plan->classes[unit->class_index].settings;
-
-        for (uint32_t b = 0; b < unit->n_buffers; b++) {
-            n_elems += unit->buffers[b].n_elems;
-            n_padding += unit->buffers[b].n_padding_elems;
-            param_bytes += unit->buffers[b].n_elems * plan_dtype_bytes(settings, "param_dtype");
-            grad_bytes +=
-                unit->buffers[b].is_frozen
-                    ? 0
-                    : unit->buffers[b].n_elems * plan_dtype_bytes(settings, "reduce_dtype");
+        for (uint32_t b = 0; b < plan->units[u].n_buffers; b++) {
+            n_elems += plan->units[u].buffers[b].n_elems;
+            n_padding += plan->units[u].buffers[b].n_padding_elems;
         }
     }
     fprintf(file, "\"padding\":{\"elems\":%" PRIu64 ",\"padding_elems\":%" PRIu64 "}", n_elems,
             n_padding);
-    fprintf(file, ",\"traffic_per_step\":[{\"phase\":\"unshard\",\"payload_bytes\":%" PRIu64 "}",
-            param_bytes);
-    fprintf(file, ",{\"phase\":\"reduce\",\"payload_bytes\":%" PRIu64 "}]", grad_bytes);
 }
 
 static void memory_write(FILE *file, const struct hsdp_plan *plan)
@@ -173,7 +185,7 @@ static void plan_write(FILE *file, const struct hsdp_plan *plan)
     fprintf(file, ",\"classes\":[");
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         fprintf(file, "%s", c == 0 ? "" : ",");
-        class_write(file, plan, &plan->classes[c]);
+        class_write(file, plan, c);
     }
     fprintf(file, "],\"units\":[");
     for (uint32_t u = 0; u < plan->n_units; u++) {
@@ -181,7 +193,7 @@ static void plan_write(FILE *file, const struct hsdp_plan *plan)
         unit_write(file, plan, &plan->units[u]);
     }
     fprintf(file, "],");
-    sizes_write(file, plan);
+    padding_write(file, plan);
     fprintf(file, ",");
     memory_write(file, plan);
     fprintf(file, ",\"notes\":[");
