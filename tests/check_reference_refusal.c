@@ -158,7 +158,39 @@ static const struct {
     {"[0]", 0, HSDP_ERR_INVALID},
     {"foo[0]", 0, HSDP_ERR_INVALID},
     {"dp_shard", 0, HSDP_ERR_INVALID},
+    {"x", 0, HSDP_ERR_INVALID},
 };
+
+/* Of a dimension of 80, the text of "wide[0,0,1,1,...]" up to a coordinate. */
+START_TEST(selector_of_many_coordinates_gets_the_same_status_of_both)
+{
+    static const int64_t sizes[] = {80, 1, 1};
+    static const char *const names[] = {"wide", "x_shard", "x_replicate"};
+    const int32_t expected = _i < 64 ? HSDP_OK : HSDP_ERR_INVALID;
+    char text[1024] = "wide";
+    uint64_t n_ranks;
+
+    for (int c = _i; c >= 0; c--) { /* downwards, and each twice */
+        sprintf(text + strlen(text), "%c%d,%d%s", c == _i ? '[' : ',', c, c, c == 0 ? "]" : "");
+    }
+    for (int p = 0; p < 2; p++) {
+        struct hsdp_mesh_spec spec = HSDP_MESH_SPEC_INIT;
+        uint32_t ranks[80];
+        hsdp_mesh *mesh = NULL;
+
+        spec.dim_names = names;
+        spec.dim_sizes = sizes;
+        spec.n_dims = 3;
+        spec.data_dims = "x";
+        ck_assert_int_eq(apis[p]->mesh->create(&spec, &mesh, &err), HSDP_OK);
+        status_expect(p, apis[p]->mesh->members(mesh, text, 0, ranks, 80, &n_ranks, &err), expected,
+                      text);
+        ck_assert(expected != HSDP_OK ||
+                  (n_ranks == (uint64_t)_i + 1 && ranks[_i] == (uint32_t)_i));
+        apis[p]->mesh->destroy(mesh);
+    }
+}
+END_TEST
 
 START_TEST(selector_gets_the_same_status_and_ranks_of_both)
 {
@@ -513,6 +545,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(all, mesh_spec_gets_the_same_status_of_both, 0, N_OF(mesh_rows));
     tcase_add_loop_test(all, selector_gets_the_same_status_and_ranks_of_both, 0,
                         N_OF(selector_rows));
+    tcase_add_loop_test(all, selector_of_many_coordinates_gets_the_same_status_of_both, 62, 66);
     tcase_add_loop_test(all, setting_gets_the_same_status_of_both, 0, N_OF(setting_rows));
     tcase_add_loop_test(all, class_gets_the_same_status_of_both, 0, N_OF(class_rows));
     tcase_add_loop_test(all, param_gets_the_same_status_of_both, 0, N_OF(param_rows));

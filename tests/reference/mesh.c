@@ -249,7 +249,7 @@ static int32_t entry_members(const hsdp_mesh *mesh, const char *selector, uint32
                              struct hsdp_error *reterr)
 {
     const struct call call = {"mesh.members", reterr};
-    struct selector own = {0, NULL};
+    struct selector own;
     int32_t status;
 
     if (!call_has(&call, "mesh", mesh) || !call_has(&call, "selector", selector) ||

@@ -48,12 +48,15 @@ int32_t mesh_split(const struct call *call, const struct hsdp_mesh *mesh, uint32
 
 /* ----------------------------------------------------------------------------------- selectors */
 
+#define MOST_COORDS 64u
+
 struct selector {
     uint32_t dims;
-    const char *coords; /* in the text that was read: "0,-1]"; NULL = all coordinates */
+    uint32_t n_coords;            /* 0 = all of them */
+    uint32_t coords[MOST_COORDS]; /* of one dimension; ascending, each once */
 };
 
-/** Reads a selector; `what` is what the sentence of an error calls it. The text is borrowed. */
+/** Reads a selector; `what` is what the sentence of an error calls it. */
 int32_t selector_read(const struct call *call, const struct hsdp_mesh *mesh, const char *what,
                       const char *text, struct selector *ret);
 

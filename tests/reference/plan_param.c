@@ -120,35 +120,23 @@ static int32_t tied_to_read(const struct call *call, const struct hsdp_plan *pla
 /* ------------------------------------------------------------------------------ tied over stages
  */
 
-/* A selector in the one form that any two of the same ranks share: coordinates ascending, each
- * once, none negative; all of them are the dimension itself. */
+/* A selector in the one form that any two of the same ranks share: "pp[0,3]", or "pp" for all. */
 static char *selector_write(const struct hsdp_mesh *mesh, const struct selector *selector)
 {
-    char *text = NULL;
-    size_t n_bytes = 0;
-    FILE *file = open_memstream(&text, &n_bytes);
-    char dims[DIMS_TEXT_BYTES];
-    uint32_t n_coords = mesh_count(mesh, selector->dims);
-    bool is_all = selector_list(mesh, selector, 0, NULL, 0) == n_coords;
-    char separator = '[';
+    char text[DIMS_TEXT_BYTES + MOST_COORDS * 11u];
+    uint32_t n_coords = selector->n_coords;
 
-    if (file == NULL) {
-        return NULL;
+    if (n_coords == mesh_count(mesh, selector->dims)) {
+        n_coords = 0;
     }
-    mesh_dims_write(mesh, selector->dims, dims);
-    fprintf(file, "%s", dims);
-    for (uint32_t i = 0; i < n_coords && !is_all; i++) {
-        if (selector_picks(mesh, selector, mesh_peer(mesh, selector->dims, 0, i))) {
-            fprintf(file, "%c%" PRIu32, separator, i);
-            separator = ',';
-        }
+    mesh_dims_write(mesh, selector->dims, text);
+    for (uint32_t i = 0; i < n_coords; i++) {
+        size_t n = strlen(text);
+
+        snprintf(text + n, sizeof(text) - n, "%c%" PRIu32 "%s", i == 0 ? '[' : ',',
+                 selector->coords[i], i + 1 == n_coords ? "]" : "");
     }
-    fprintf(file, "%s", separator == ',' ? "]" : "");
-    if (fclose(file) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    return strdup(text);
 }
 
 static int32_t tied_over_refuse(const struct call *call, int32_t status,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Selectors: reading them, and listing the ranks that they pick. The grammar is in hsdp/mesh.h. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "mesh.h"
@@ -19,20 +20,25 @@ static int32_t text_refuse(const struct call *call, const struct reading *readin
                        reading->text, why);
 }
 
-/* The dimension of a name; of dp, where it was split, both halves. */
+/* The dimension of a name; of "x", where it was split, x_replicate and x_shard. */
 static uint32_t name_dims(const struct hsdp_mesh *mesh, const char *name, size_t n)
 {
+    char half[HSDP_DIM_NAME_MAX + 16];
     int d = mesh_find(mesh, name, n);
-    int outer = mesh_find(mesh, "dp_replicate", strlen("dp_replicate"));
-    int inner = mesh_find(mesh, "dp_shard", strlen("dp_shard"));
+    int outer;
+    int inner;
 
     if (d >= 0) {
         return 1u << d;
     }
-    if (n == 2 && memcmp(name, "dp", 2) == 0 && outer >= 0 && inner >= 0) {
-        return 1u << outer | 1u << inner;
+    if (n == 0 || n > HSDP_DIM_NAME_MAX) {
+        return 0;
     }
-    return 0;
+    snprintf(half, sizeof(half), "%.*s_replicate", (int)n, name);
+    outer = mesh_find(mesh, half, strlen(half));
+    snprintf(half, sizeof(half), "%.*s_shard", (int)n, name);
+    inner = mesh_find(mesh, half, strlen(half));
+    return outer >= 0 && inner >= 0 ? 1u << outer | 1u << inner : 0;
 }
 
 static int32_t name_refuse(const struct call *call, const struct reading *reading, const char *name,
@@ -94,15 +100,40 @@ static bool coord_read(const char **text, uint32_t size, int64_t *ret_coord)
     return n_digits > 0;
 }
 
-static int32_t coords_check(const struct call *call, const struct reading *reading, uint32_t d,
-                            const char *coords)
+/* Puts a coordinate where it belongs. */
+static int32_t coord_add(const struct call *call, const struct reading *reading, uint32_t coord,
+                         struct selector *selector)
+{
+    uint32_t at = 0;
+
+    while (at < selector->n_coords && selector->coords[at] < coord) {
+        at++;
+    }
+    if (at < selector->n_coords && selector->coords[at] == coord) {
+        return HSDP_OK;
+    }
+    if (selector->n_coords == MOST_COORDS) {
+        return text_refuse(call, reading, "there are more than 64 coordinates");
+    }
+    for (uint32_t i = selector->n_coords; i > at; i--) {
+        selector->coords[i] = selector->coords[i - 1];
+    }
+    selector->coords[at] = coord;
+    selector->n_coords++;
+    return HSDP_OK;
+}
+
+/* Reads what stands behind the '['. */
+static int32_t coords_read(const struct call *call, const struct reading *reading, uint32_t d,
+                           const char *text, struct selector *selector)
 {
     uint32_t size = reading->mesh->sizes[d];
 
     for (;;) {
         int64_t coord;
+        int32_t status;
 
-        if (!coord_read(&coords, size, &coord)) {
+        if (!coord_read(&text, size, &coord)) {
             return text_refuse(call, reading, "a coordinate is missing");
         }
         if (coord < 0 || coord >= size) {
@@ -111,28 +142,15 @@ static int32_t coords_check(const struct call *call, const struct reading *readi
                                "%" PRIu32 " ranks",
                                reading->what, reading->text, reading->mesh->names[d], size);
         }
-        if (coords[0] == ']' && coords[1] == '\0') {
-            return HSDP_OK;
+        status = coord_add(call, reading, (uint32_t)coord, selector);
+        if (status != HSDP_OK || strcmp(text, "]") == 0) {
+            return status;
         }
-        if (*coords != ',') {
+        if (*text != ',') {
             return text_refuse(call, reading, "a ',' is missing, or the ']' at the end");
         }
-        coords++;
+        text++;
     }
-}
-
-/* True if the text behind '[', which was checked, has a coordinate. */
-static bool coords_have(const char *coords, uint32_t size, uint32_t wanted)
-{
-    int64_t coord;
-
-    while (coord_read(&coords, size, &coord)) {
-        if (coord == wanted) {
-            return true;
-        }
-        coords++; /* ',' or ']' */
-    }
-    return false;
 }
 
 /* -------------------------------------------------------------------------------------- reading */
@@ -142,7 +160,7 @@ int32_t selector_read(const struct call *call, const struct hsdp_mesh *mesh, con
 {
     const struct reading reading = {mesh, what, text};
     size_t n = strcspn(text, ",[]");
-    struct selector selector = {0, NULL};
+    struct selector selector = {.dims = 0};
     int32_t status = HSDP_OK;
 
     if (text[n] == '[') {
@@ -152,8 +170,7 @@ int32_t selector_read(const struct call *call, const struct hsdp_mesh *mesh, con
             return name_refuse(call, &reading, text, n);
         }
         selector.dims = 1u << d;
-        selector.coords = text + n + 1;
-        status = coords_check(call, &reading, (uint32_t)d, selector.coords);
+        status = coords_read(call, &reading, (uint32_t)d, text + n + 1, &selector);
     } else if (text[0] != '\0') {
         status = dims_read(call, &reading, &selector.dims);
     }
@@ -167,10 +184,10 @@ int32_t selector_read_dims(const struct call *call, const struct hsdp_mesh *mesh
                            const char *text, uint32_t *ret_dims)
 {
     const struct reading reading = {mesh, what, text};
-    struct selector selector = {0, NULL};
+    struct selector selector;
     int32_t status = selector_read(call, mesh, what, text, &selector);
 
-    if (status == HSDP_OK && selector.coords != NULL) {
+    if (status == HSDP_OK && selector.n_coords != 0) {
         return text_refuse(call, &reading, "whole dimensions are wanted here");
     }
     if (status == HSDP_OK) {
@@ -181,12 +198,20 @@ int32_t selector_read_dims(const struct call *call, const struct hsdp_mesh *mesh
 
 bool selector_picks(const struct hsdp_mesh *mesh, const struct selector *selector, uint32_t rank)
 {
-    for (uint32_t d = 0; d < mesh->n_dims && selector->coords != NULL; d++) {
-        if (dims_have(selector->dims, d)) {
-            return coords_have(selector->coords, mesh->sizes[d], mesh_coord(mesh, rank, d));
+    uint32_t d = 0;
+
+    if (selector->n_coords == 0) {
+        return true;
+    }
+    while (!dims_have(selector->dims, d)) { /* coordinates belong to exactly one */
+        d++;
+    }
+    for (uint32_t i = 0; i < selector->n_coords; i++) {
+        if (selector->coords[i] == mesh_coord(mesh, rank, d)) {
+            return true;
         }
     }
-    return true;
+    return false;
 }
 
 uint64_t selector_list(const struct hsdp_mesh *mesh, const struct selector *selector, uint32_t rank,
