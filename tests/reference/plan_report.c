@@ -236,23 +236,43 @@ void plan_shared_over(const hsdp_plan *plan, char text[DIMS_TEXT_BYTES])
     mesh_dims_write(plan->mesh, dims, text);
 }
 
-static void class_line(FILE *file, const struct hsdp_plan *plan, const struct plan_class *klass)
+static void class_line(FILE *file, const struct plan_class *klass, const char *what,
+                       const char *value)
 {
-    char replicated[DIMS_TEXT_BYTES];
-
-    mesh_dims_write(plan->mesh, klass->replicated, replicated);
     fprintf(file, "class ");
     text_quote(file, klass->name);
-    fprintf(file, " replicated_over=%s reduced_over=%s", replicated, klass->reduced_text);
-    fprintf(file, " param_dims=%s grad_dims=%s step_dims=%s", klass->cut_texts[HSDP_SHARD_PARAM],
-            klass->cut_texts[HSDP_SHARD_GRAD], klass->cut_texts[HSDP_SHARD_STEP]);
-    fprintf(file, " gradient_divisor=%" PRIu32, klass->divisor);
-    for (int k = 0; k < N_KEYS; k++) {
-        if (klass->settings.values[k] != NULL) {
-            fprintf(file, " %s=%s", keys[k].name, klass->settings.values[k]);
-        }
+    fprintf(file, " %s=%s\n", what, value);
+}
+
+/* Short lines: two fit into the sentence of an error. */
+static void class_lines(FILE *file, const struct hsdp_plan *plan, const struct plan_class *klass)
+{
+    static const char *const same[] = {"param_dtype", "master_dtype", "reduce_dtype",
+                                       "gradient_dtype", "gradient_op"};
+    char text[DIMS_TEXT_BYTES];
+
+    mesh_dims_write(plan->mesh, klass->replicated, text);
+    class_line(file, klass, "replicated_over", text);
+    class_line(file, klass, "reduced_over", klass->reduced_text);
+    class_line(file, klass, "sharding_strategy", klass->strategy->name);
+    class_line(file, klass, "param_dims", klass->cut_texts[HSDP_SHARD_PARAM]);
+    class_line(file, klass, "grad_dims", klass->cut_texts[HSDP_SHARD_GRAD]);
+    class_line(file, klass, "step_dims", klass->cut_texts[HSDP_SHARD_STEP]);
+    snprintf(text, sizeof(text), "%" PRIu32, klass->divisor);
+    class_line(file, klass, "gradient_divisor", text);
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+        class_line(file, klass, same[i], settings_text(&klass->settings, same[i]));
     }
-    fprintf(file, "\n");
+}
+
+/* All of verify but access, which each rank has as it likes. */
+static void verify_line(FILE *file, const struct hsdp_plan *plan)
+{
+    const char *word = settings_text(&plan->settings, "verify");
+    const char *step = strstr(word, "step:");
+
+    fprintf(file, "setting verify=%s", strstr(word, "wrap") != NULL ? "wrap " : "");
+    fprintf(file, "%.*s\n", step == NULL ? 0 : (int)strcspn(step, ","), step == NULL ? "" : step);
 }
 
 static void param_line(FILE *file, const struct hsdp_plan *plan, const struct plan_param *param)
@@ -284,8 +304,9 @@ void plan_lines_write(const hsdp_plan *plan, FILE *file)
     fprintf(file, "\nsetting accumulation_scope=%s\nsetting slots=%s\n",
             settings_text(&plan->settings, "accumulation_scope"),
             settings_text(&plan->settings, "slots"));
+    verify_line(file, plan);
     for (uint32_t c = 0; c < plan->n_classes; c++) {
-        class_line(file, plan, &plan->classes[c]);
+        class_lines(file, plan, &plan->classes[c]);
     }
     for (uint32_t u = 0; u < plan->n_units; u++) {
         fprintf(file, "unit ");
