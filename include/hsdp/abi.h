@@ -14,19 +14,18 @@
  * Versions   Fields and functions are only ever appended. Every struct that can grow starts with
  *            `size_t struct_size`, which the caller sets (use the HSDP_*_INIT initializers); of an
  *            array whose elements have none the caller says their size. A plugin reads and writes
- *            no byte past it. Shorter than the plugin's own: the missing
- *            fields count as zero, and zero always means "as before". Longer: accepted if the
- *            bytes that the plugin does not know are zero, else HSDP_ERR_UNSUPPORTED. Below the
- *            size of ABI 1.0, or beyond 65536: HSDP_ERR_VERSION. An output struct longer than the
- *            plugin knows is zeroed behind what it knows. Test for an appended function with
- *            HSDP_HAS(). Reserved fields and unknown flag bits are zero, else HSDP_ERR_UNSUPPORTED.
- *            A number that stands for a choice (of kind, use, scope, view, ...) and that the plugin
- *            does not know is HSDP_ERR_INVALID.
+ *            no byte past it. Shorter than the plugin's own: the missing fields count as zero, and
+ *            zero always means "as before". Longer: accepted if the bytes that the plugin does not
+ *            know are zero, else HSDP_ERR_UNSUPPORTED. Below the size of ABI 1.0, or above 64 KiB:
+ *            HSDP_ERR_VERSION. An output struct longer than the plugin knows is zeroed behind what
+ *            it knows. Test for an appended function with HSDP_HAS(). Reserved fields and unknown
+ *            flag bits are zero, else HSDP_ERR_UNSUPPORTED. A number that stands for a choice (of
+ *            kind, use, scope, view, ...) and that the plugin does not know is HSDP_ERR_INVALID.
  * Errors     Every function that can fail returns int32_t: HSDP_OK (0), a positive status that
  *            means "not finished", or a negative HSDP_ERR_*; of one that a host does not know,
  *            from a newer plugin, the sign tells enough. Its last parameter `reterr` may be
  *            NULL; otherwise it is filled on failure and left alone on success (it is also left
- *            alone if its own struct_size is below that of 1.0). On failure all other outputs are
+ *            alone if its own struct_size is not acceptable). On failure all other outputs are
  *            untouched and there is nothing to free. An argument that is NULL where nothing says
  *            that it may be is HSDP_ERR_INVALID; an array may be where its count is 0.
  * Failure    Only HSDP_ERR_TIMEOUT, _PEER_LOST, _MISMATCH and _DEVICE, and job->abort(), fail a
