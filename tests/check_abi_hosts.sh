@@ -127,6 +127,28 @@ report "a host that looks for none finds them in the next plugin"
 ! HSDP_PLUGIN=$HSDP_TEST_PLUGIN timeout 60 "$scratch/additions" newer >"$output" 2>&1
 report "a host that looks for them finds none in this plugin"
 
+# A C++ program may hold libraries that were compiled with headers of two releases: an initializer
+# that the linker took for both would write past the shorter struct.
+cat >"$scratch/size.cc" <<'TEXT'
+#include <hsdp/hsdp.h>
+extern "C" size_t SIZE_OF();
+extern "C" size_t SIZE_OF()
+{
+    struct hsdp_mesh_spec spec = HSDP_MESH_SPEC_INIT;
+    return spec.struct_size;
+}
+TEXT
+cat >"$scratch/sizes.cc" <<'TEXT'
+#include <cstddef>
+extern "C" size_t older();
+extern "C" size_t newer();
+int main() { return older() + 8 == newer() ? 0 : 1; }
+TEXT
+(cd "$scratch" && ${CXX:-c++} -O0 -DSIZE_OF=older -I"$top/include" -c size.cc -o older.o &&
+    ${CXX:-c++} -O0 -DSIZE_OF=newer -I"$next" -c size.cc -o newer.o &&
+    ${CXX:-c++} sizes.cc older.o newer.o -o sizes && ./sizes) >"$output" 2>&1
+report "one C++ program can hold the headers of two releases"
+
 # ------------------------------------------------------------------- suites across the releases
 
 # passes NAME PLUGIN PROGRAM

@@ -302,7 +302,7 @@ typedef int32_t (*hsdp_plugin_v1_fn)(uint32_t host_major, uint32_t host_minor,
 } /* extern "C" */
 
 /* C++17 has no designated initializers, and a positional one warns under -Wextra. */
-template <class T> inline T hsdp_init_()
+template <class T> static inline T hsdp_init_()
 {
     T value = T();
     value.struct_size = sizeof(T);

@@ -103,7 +103,7 @@ typedef int32_t (*hsdp_plugin_v1_fn)(uint32_t host_major, uint32_t host_minor, c
 #define HSDP_HAS(table, entry) ((table)->struct_size >= (size_t)((const char *)&(table)->entry - (const char *)(table)) + sizeof((table)->entry))
 #ifdef __cplusplus
 }
-template <class T> inline T hsdp_init_()
+template <class T> static inline T hsdp_init_()
 {
 T value = T();
 value.struct_size = sizeof(T);
