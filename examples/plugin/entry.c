@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The entry: the one exported function, the root table, and what the plugin says of itself. */
-#include <string.h>
-
+/* The entry: the one exported function, and the root table. */
 #include "skeleton.h"
 
 /* Newer headers have longer tables and structs. First make what they add, then say so here. */
@@ -16,31 +14,6 @@ _Static_assert(HSDP_ABI_MAJOR == 1 && HSDP_ABI_MINOR == 0, "this plugin implemen
 
 EXPORTED int32_t hsdp_plugin_v1(uint32_t host_major, uint32_t host_minor,
                                 const struct hsdp_api **ret_api, struct hsdp_error *reterr);
-
-/* Without a transport no job can be made, so there is no strategy and no setting to tell of. */
-static const char description[] =
-    "{\"plugin_name\":\"" SKELETON_NAME "\",\"plugin_version\":\"" SKELETON_VERSION "\","
-    "\"abi_major\":1,\"abi_minor\":0,"
-    "\"strategies\":[],"
-    "\"transports\":[{\"name\":\"shm\",\"usable\":false,\"reason\":\"not made yet\"}],"
-    "\"extensions\":[],\"settings\":[]}";
-
-static int32_t root_describe(char *ret_text, uint64_t max_bytes, uint64_t *ret_bytes,
-                             struct hsdp_error *reterr)
-{
-    if (ret_bytes == NULL || (ret_text == NULL && max_bytes > 0)) {
-        return skeleton_fail(reterr, "describe", HSDP_ERR_INVALID, "describe: %s is NULL",
-                             ret_bytes == NULL ? "ret_bytes" : "ret_text");
-    }
-    *ret_bytes = sizeof(description); /* with its NUL, also on failure */
-    if (max_bytes < sizeof(description)) {
-        return skeleton_fail(reterr, "describe", HSDP_ERR_BUFFER_TOO_SMALL,
-                             "describe: needs %zu bytes, max_bytes is %llu", sizeof(description),
-                             (unsigned long long)max_bytes);
-    }
-    memcpy(ret_text, description, sizeof(description));
-    return HSDP_OK;
-}
 
 static int32_t root_extension(const char *name, const void **ret_ops, struct hsdp_error *reterr)
 {
@@ -67,7 +40,7 @@ static const struct hsdp_api root = {
     .unit = &skeleton_unit,
     .step = &skeleton_step,
     .diag = &skeleton_diag,
-    .describe = root_describe,
+    .describe = skeleton_describe,
     .extension = root_extension,
 };
 

@@ -18,6 +18,10 @@ extern const struct hsdp_unit_ops skeleton_unit;
 extern const struct hsdp_step_ops skeleton_step;
 extern const struct hsdp_diag_ops skeleton_diag;
 
+/** A function of the root table, in describe.c. */
+int32_t skeleton_describe(char *ret_text, uint64_t max_bytes, uint64_t *ret_bytes,
+                          struct hsdp_error *reterr);
+
 /** Fills the host's error, of whatever size it is, and returns the status. */
 int32_t skeleton_fail(struct hsdp_error *reterr, const char *operation, int32_t status,
                       const char *format, ...)
