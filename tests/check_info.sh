@@ -106,6 +106,12 @@ given HSDP_NCCL_TIMEOUT_SECONDS=30s ends "also where it is no number" 0 \
 given HSDP_VERIFY=wrap,steps ends "or a wrong word" 0 'HSDP_VERIFY, WHICH IS NOT ALLOWED$' "$HSDP_TEST_PLUGIN"
 unset HSDP_NCCL_TIMEOUT_SECONDS HSDP_SLOTS HSDP_VERIFY HSDP_BACKEND
 
+given HSDP_SLOT=3 ends "a variable that nobody reads" 0 '[ ]HSDP_SLOT(,|$)' "$HSDP_TEST_PLUGIN"
+given HSDP_SLOT=3 ends "in JSON" 0 . --json "$HSDP_TEST_PLUGIN"
+holds "it is listed" '"HSDP_SLOT" in one["unknown_variables"]'
+given HSDP_RUN_ID=3 ends "one of the launcher" 0 . --json "$HSDP_TEST_PLUGIN"
+holds "is not" '"HSDP_RUN_ID" not in one["unknown_variables"]'
+
 # --------------------------------------------------------------------------------------- finding
 
 mkdir "$scratch/folder"
@@ -141,6 +147,9 @@ says "a member that nobody knows" '^  weather$'
 given HSDP_DEPTH=12 ends "its settings, too" 0 '^   -> 12, by HSDP_DEPTH, WHICH IS NOT ALLOWED$' "$made"
 ends "JSON has what is not known" 0 . --json "$made"
 holds "as it is" 'one["description"]["weather"] == [1, 2]'
+
+ends "the reference plugin" 0 '^reference .*, ABI 1\.0$' "$HSDP_TEST_BUILDDIR/reference/.libs/reference.so"
+says "with its transport" '^  socket +usable$'
 
 # wrong KIND STATUS PATTERN: a plugin that does not keep the rules is told about in a sentence.
 wrong() {

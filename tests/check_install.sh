@@ -46,6 +46,12 @@ find "$stage" -name '*.la' >"$output"
 [ ! -s "$output" ]
 tap_report $? "install: holds no libtool file" "$output"
 
+if [ -x "$HSDP_INFO" ]; then
+    (unset HSDP_PLUGIN HSDP_PLUGIN_PATH; "$prefix/bin/hsdp-info") >"$output" 2>&1 &&
+        grep -qE '^  in (the folder of plugins of this installation|\.\./lib/hsdp beside this program)$' "$output"
+    tap_report $? "install: hsdp-info finds the plugin by itself" "$output"
+fi
+
 cat >"$scratch/host.c" <<'TEXT'
 #include <hsdp/hsdp.h>
 #include <hsdp/loader.h>

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "report.h"
 
@@ -112,6 +113,49 @@ static void setting_take(json_t *list, const json_t *setting, const struct child
     json_array_append_new(list, row);
 }
 
+/* Variables that are read, but are no settings: the launcher's and the loader's. */
+static bool variable_is_known(const char *variable, size_t n_bytes)
+{
+    static const char known[] = " HSDP_ATTEMPT HSDP_NODE_RANK HSDP_PLUGIN HSDP_PLUGIN_PATH "
+                                "HSDP_RUN_ID HSDP_RUN_MARK ";
+    char word[128];
+
+    if (n_bytes + 3 > sizeof(word)) {
+        return false;
+    }
+    snprintf(word, sizeof(word), " %.*s ", (int)n_bytes, variable);
+    return strstr(known, word) != NULL;
+}
+
+static bool variable_is_setting(const json_t *list, const char *variable, size_t n_bytes)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = member_text(json_array_get(list, i), "variable");
+
+        if (strlen(name) == n_bytes && strncmp(name, variable, n_bytes) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Those that nobody reads; one of them may be a setting with a letter too many. */
+static json_t *strangers_list(const json_t *list)
+{
+    json_t *strangers = json_array();
+
+    for (char **variable = environ; *variable != NULL; variable++) {
+        size_t n_bytes = strcspn(*variable, "=");
+
+        if (strncmp(*variable, "HSDP_", strlen("HSDP_")) == 0 &&
+            !variable_is_known(*variable, n_bytes) &&
+            !variable_is_setting(list, *variable, n_bytes)) {
+            json_array_append_new(strangers, json_stringn(*variable, n_bytes));
+        }
+    }
+    return strangers;
+}
+
 void environment_take(json_t *report, const json_t *description, const struct child *child)
 {
     const json_t *settings = json_object_get(description, "settings");
@@ -122,6 +166,7 @@ void environment_take(json_t *report, const json_t *description, const struct ch
         setting_take(list, json_array_get(settings, i), child);
     }
     json_object_set_new(report, "environment", list);
+    json_object_set_new(report, "unknown_variables", strangers_list(list));
     if (refusal != NULL) {
         json_object_set_new(report, "job_refusal", report_text(refusal));
     }

@@ -8,7 +8,8 @@
 #include "child.h"
 
 /**
- * Adds the member "environment", a list of the described settings whose variable is set, and
+ * Adds the members "environment", a list of the described settings whose variable is set,
+ * "unknown_variables", those called HSDP_* that nobody reads, and
  * "job_refusal" where a job of the plugin would not take them. Values of jobs are those that the
  * plugin has read back; others, which only a plan can judge, are compared with what is allowed.
  */

@@ -35,7 +35,7 @@ static void phrase_add(struct phrase *phrase, const char *format, ...)
 
 static void row_add(json_t *rows, const char *first, const char *second, const char *third)
 {
-    json_array_append_new(rows, json_pack("[s, s, s]", first, second, third));
+    json_array_append_new(rows, json_pack("[s, s, o]", first, second, report_text(third)));
 }
 
 /* --------------------------------------------------------------------------------- the plugin */
@@ -79,11 +79,11 @@ static void strategies_print(const struct page *page, const json_t *strategies)
         struct phrase aliases;
 
         aliases_join(strategy, &aliases);
-        json_array_append_new(rows, json_pack("[s, s, s, s, s]", member_text(strategy, "name"),
+        json_array_append_new(rows, json_pack("[s, s, s, s, o]", member_text(strategy, "name"),
                                               member_text(strategy, "parameters_sharded_over"),
                                               member_text(strategy, "gradients_sharded_over"),
                                               member_text(strategy, "optimizer_sharded_over"),
-                                              aliases.text));
+                                              report_text(aliases.text)));
     }
     page_heading(page, "Strategies, and over which of the reduced ranks each shards");
     table_print(page, rows, INDENT);
@@ -229,6 +229,20 @@ static void others_print(const struct page *page, json_t *description)
     }
 }
 
+/* A misspelled setting has no effect, and nothing else would say so. */
+static void strangers_print(const struct page *page, const json_t *names)
+{
+    struct phrase phrase = {""};
+
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        phrase_add(&phrase, "%s", json_string_value(json_array_get(names, i)));
+    }
+    if (phrase.text[0] != '\0') {
+        page_heading(page, "Variables HSDP_* that this plugin does not know");
+        page_paragraph(page, INDENT, 0, phrase.text);
+    }
+}
+
 void report_print(const struct page *page, const json_t *report)
 {
     json_t *description = json_object_get(report, "description");
@@ -246,4 +260,5 @@ void report_print(const struct page *page, const json_t *report)
     extensions_print(page, json_object_get(description, "extensions"));
     settings_print(page, report, json_object_get(description, "settings"));
     others_print(page, description);
+    strangers_print(page, json_object_get(report, "unknown_variables"));
 }
