@@ -487,6 +487,8 @@ static void spec_spoil(int row, struct hsdp_coll_spec *spec, struct vector *inpu
         spec->input = NULL;
         break;
     case 3:
+    case 10: /* to itself, where there is nobody else */
+        spec->kind = row == 10 ? HSDP_COLL_ALL_TO_ALL : spec->kind;
         output->size = 3;
         break;
     case 4:
@@ -518,7 +520,7 @@ START_TEST(group_start_bad_spec_is_invalid)
 {
     static const char *const parts[] = {"kind 9",    "reduction 4", "input is NULL", "3 elements",
                                         "different", "recv_elems",  "peer 1",        "no input",
-                                        "overlap",   "no address",  "aligned"};
+                                        "overlap",   "no address",  "from itself",   "aligned"};
     struct hsdp_coll_spec spec = HSDP_COLL_SPEC_INIT;
     struct hsdp_error err = HSDP_ERROR_INIT;
     struct hsdp_group *group;
@@ -591,7 +593,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, all_reduce_of_integers_is_exact_or_unsupported);
     tcase_add_test(tcase, mean_is_the_same_by_all_reduce_and_reduce_scatter);
     tcase_add_test(tcase, all_reduce_of_one_rank_returns_every_bit);
-    tcase_add_loop_test(tcase, group_start_bad_spec_is_invalid, 0, 11);
+    tcase_add_loop_test(tcase, group_start_bad_spec_is_invalid, 0, 12);
     tcase_add_test(tcase, group_start_what_is_not_built_is_unsupported);
     suite_add_tcase(suite, tcase);
     return suite;

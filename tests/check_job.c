@@ -180,11 +180,15 @@ START_TEST(job_phases_nest_and_the_innermost_counts)
 {
     struct hsdp_error err = HSDP_ERROR_INIT;
     struct hsdp_job *job;
+    char name[65] = "";
 
     ranks_environment_clear();
     job = test_job_open("10");
     status_assert(job_phase_pop(job, &err), HSDP_ERR_STATE, &err);
     status_assert(job_phase_push(job, "compile", 0, &err), HSDP_ERR_INVALID, &err);
+    memset(name, 'n', 64);
+    status_assert(job_phase_push(job, name, 1, &err), HSDP_ERR_INVALID, &err);
+    ck_assert_ptr_nonnull(strstr(err.message, "a name of 64 bytes; at most 63"));
     for (uint64_t i = 1; i <= 16; i++) {
         status_assert(job_phase_push(job, "compile", i, &err), HSDP_OK, &err);
         ck_assert_uint_eq(job_timeout_ms(job), i);

@@ -422,6 +422,8 @@ static void closed_rank(uint32_t rank, void *shared)
                      HSDP_ERR_STATE, "step.begin: the job is closed");
     host_must_refuse(&host, host.api->model->edit_begin(host.model, NULL, &host.err),
                      HSDP_ERR_STATE, "model.edit_begin: the job is closed");
+    host_must_refuse(&host, host.api->job->phase_push(host.job, "save", 1000, &host.err),
+                     HSDP_ERR_STATE, "job.phase_push: the job is closed");
     host_leave(&host);
 }
 
