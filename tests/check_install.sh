@@ -36,6 +36,7 @@ holds hsdp-run "$prefix/bin/hsdp-run"
 holds hsdp-run.1 "$prefix/share/man/man1/hsdp-run.1"
 if [ -x "$HSDP_FLIGHT" ]; then
     holds hsdp-flight "$prefix/bin/hsdp-flight"
+    holds hsdp-conform "$prefix/bin/hsdp-conform"
     holds hsdp-info "$prefix/bin/hsdp-info"
     holds hsdp-info.1 "$prefix/share/man/man1/hsdp-info.1"
 fi

@@ -170,8 +170,10 @@ static int plugin_check(struct kit *kit, const struct options *options)
     char reason[RUNNER_MESSAGE_BYTES];
     enum probe_answer answer;
 
-    kit->setup = (struct runner_setup){
-        .plugin_path = options->plugin_path, .seed = options->seed, .n_ranks = options->n_ranks};
+    kit->setup.plugin_path = options->plugin_path;
+    kit->setup.seed = options->seed;
+    kit->setup.n_ranks = options->n_ranks;
+    kit->setup.limit_ms = options->limit_ms;
     kit->report.options = options;
     kit->report.items = kit->items;
     kit->report.n_items = kit->n_items;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "chapters.h"
 #include "conform.h"
@@ -26,7 +27,10 @@ static const char help_text[] =
     "                      it is always printed, and the same seed draws the same)\n"
     "  -c, --chapter=NAME  run this chapter only; may be given several times\n"
     "  -k, --check=TEXT    run only checks with TEXT in their names; likewise\n"
-    "  -j, --jobs=N        how many checks may run at a time, 1 to 64 (default: 1)\n"
+    "  -j, --jobs=N        how many checks may run at a time, 1 to 64 (default: one for each\n"
+    "                      processor, at most 8)\n"
+    "  -t, --limit=SECONDS end each check after so long, 1 to 3600 (default: the check's own\n"
+    "                      limit, mostly 20 seconds)\n"
     "  -l, --list          print the names of chapters and checks, and run none\n"
     "      --tap           print the Test Anything Protocol instead of the table\n"
     "      --json          print one JSON object instead of the table\n"
@@ -43,12 +47,19 @@ static const char help_text[] =
 enum { OPTION_TAP = 256, OPTION_JSON };
 
 static const struct option long_options[] = {
-    {"plugin", required_argument, NULL, 'p'}, {"ranks", required_argument, NULL, 'n'},
-    {"seed", required_argument, NULL, 's'},   {"chapter", required_argument, NULL, 'c'},
-    {"check", required_argument, NULL, 'k'},  {"jobs", required_argument, NULL, 'j'},
-    {"list", no_argument, NULL, 'l'},         {"tap", no_argument, NULL, OPTION_TAP},
-    {"json", no_argument, NULL, OPTION_JSON}, {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0},
+    {"plugin", required_argument, NULL, 'p'},
+    {"ranks", required_argument, NULL, 'n'},
+    {"seed", required_argument, NULL, 's'},
+    {"chapter", required_argument, NULL, 'c'},
+    {"check", required_argument, NULL, 'k'},
+    {"jobs", required_argument, NULL, 'j'},
+    {"limit", required_argument, NULL, 't'},
+    {"list", no_argument, NULL, 'l'},
+    {"tap", no_argument, NULL, OPTION_TAP},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},
+    {NULL, 0, NULL, 0},
 };
 
 void options_complain(const char *format, ...)
@@ -89,6 +100,15 @@ static int small_number_parse(const char *name, uint64_t most, uint32_t *ret)
     if (status < 0) {
         *ret = (uint32_t)number;
     }
+    return status;
+}
+
+static int limit_parse(uint32_t *ret_ms)
+{
+    uint32_t seconds = 0;
+    int status = small_number_parse("limit", OPTIONS_MAX_SECONDS, &seconds);
+
+    *ret_ms = seconds * 1000u;
     return status;
 }
 
@@ -180,6 +200,8 @@ static int option_apply(struct options *options, int option, char **argv)
         return filter_add("check", options->checks, &options->n_checks);
     case 'j':
         return small_number_parse("jobs", OPTIONS_MAX_JOBS, &options->n_jobs);
+    case 't':
+        return limit_parse(&options->limit_ms);
     case 'l':
         options->is_listing = true;
         return -1;
@@ -204,13 +226,20 @@ static uint64_t clock_seed(void)
     return ((uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u) % UINT32_MAX;
 }
 
+static uint32_t own_jobs(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n < 1 ? 1u : n > (long)OPTIONS_OWN_JOBS ? OPTIONS_OWN_JOBS : (uint32_t)n;
+}
+
 int options_parse(struct options *ret, int argc, char **argv)
 {
     int option;
 
-    *ret = (struct options){.n_ranks = 4, .n_jobs = 1, .seed = clock_seed()};
+    *ret = (struct options){.n_ranks = 4, .n_jobs = own_jobs(), .seed = clock_seed()};
     opterr = 0;
-    while ((option = getopt_long(argc, argv, ":p:n:s:c:k:j:lhV", long_options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":p:n:s:c:k:j:t:lhV", long_options, NULL)) != -1) {
         int status = option_apply(ret, option, argv);
 
         if (status >= 0) {

@@ -9,6 +9,8 @@
 
 #define OPTIONS_MAX_FILTERS 32u
 #define OPTIONS_MAX_JOBS    64u
+#define OPTIONS_OWN_JOBS    8u   /* at most, unless the user says otherwise */
+#define OPTIONS_MAX_SECONDS 3600 /* of --limit */
 
 /* What a run of the kit ends with. */
 #define CONFORM_EXIT_PASSED 0
@@ -26,6 +28,7 @@ struct options {
     uint32_t n_checks;
     uint32_t n_ranks;
     uint32_t n_jobs;
+    uint32_t limit_ms; /* of each check; 0 = its own */
     enum options_format format;
     bool is_listing;
 };

@@ -154,6 +154,14 @@ static bool start_fail(struct runner *runner, const char *what)
     return false;
 }
 
+static uint32_t limit_of(const struct runner_setup *setup, const struct conform_check *check)
+{
+    if (setup->limit_ms != 0) {
+        return setup->limit_ms;
+    }
+    return check->limit_ms == 0 ? CONFORM_LIMIT_MS : check->limit_ms;
+}
+
 bool runner_start(struct runner *ret, const struct runner_setup *setup,
                   const struct conform_check *check)
 {
@@ -172,7 +180,7 @@ bool runner_start(struct runner *ret, const struct runner_setup *setup,
     }
     environment_init(&ret->environment, ret->n_ranks);
     ret->begin_ms = conform_now_ms();
-    ret->deadline_ms = ret->begin_ms + (check->limit_ms == 0 ? CONFORM_LIMIT_MS : check->limit_ms);
+    ret->deadline_ms = ret->begin_ms + limit_of(setup, check);
     fflush(NULL); /* what is buffered would be written by each rank again */
     for (uint32_t rank = 0; rank < ret->n_ranks; rank++) {
         if (!rank_start(ret, rank)) {

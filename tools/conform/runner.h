@@ -30,7 +30,8 @@ struct runner_setup {
     const char *plugin_path;
     uint64_t seed;
     uint32_t n_ranks;
-    void *ret_shared; /* gets the first bytes of what the ranks have shared; NULL = nobody asks */
+    uint32_t limit_ms; /* 0 = the check's own */
+    void *ret_shared;  /* gets the first bytes of what the ranks have shared; NULL = nobody asks */
     size_t ret_shared_bytes;
 };
 
