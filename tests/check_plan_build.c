@@ -90,7 +90,7 @@ static const struct {
     {"p", "[2]", NULL, "pp[1]", 0, 0, 0, HSDP_ERR_NOT_MEMBER,
      "plan: param \"p\" is tied over \"pp[1]\", where this rank 0 is not"},
     {"p", "[2]", NULL, "xx[0]", 0, 0, 0, HSDP_ERR_INVALID,
-     "tied_over \"xx[0]\": unknown dimension \"xx\"; known: pp,dp"},
+     "plan: param \"p\": tied_over \"xx[0]\": unknown dimension \"xx\"; known: pp,dp"},
 };
 
 START_TEST(plan_add_param_of_a_bad_spec_is_refused)

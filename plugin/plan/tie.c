@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ties across stages: parameters of which ranks outside of the class hold copies. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -54,6 +55,7 @@ int32_t plan_tie_read(const struct hsdp_plan *plan, const struct hsdp_param_spec
 {
     const struct plan_class *klass = &plan->classes[plan->units[param->unit].class_index];
     struct plan_tie tie = {.param = plan->n_params};
+    char what[160];
     int64_t own;
     int32_t status;
 
@@ -61,7 +63,8 @@ int32_t plan_tie_read(const struct hsdp_plan *plan, const struct hsdp_param_spec
     if (spec->tied_over == NULL) {
         return HSDP_OK;
     }
-    status = selector_parse(plan->mesh, "tied_over", spec->tied_over, &tie.selector, reterr);
+    snprintf(what, sizeof(what), "plan: param \"%.128s\": tied_over", spec->name);
+    status = selector_parse(plan->mesh, what, spec->tied_over, &tie.selector, reterr);
     if (status != HSDP_OK) {
         return status;
     }
