@@ -89,7 +89,7 @@ trap 'rm -rf "$scratch"' EXIT INT TERM
     done
 } >"$scratch/all"
 for name in "$@"; do
-    grep "^[a-z]*$tab$name$tab" "$scratch/all"
+    grep "^[a-z]*${tab}${name}${tab}" "$scratch/all"
 done >"$scratch/chosen"
 [ $# -gt 0 ] || cp "$scratch/all" "$scratch/chosen"
 
@@ -103,7 +103,7 @@ done <"$scratch/chosen"
 # The same checks pass where nothing is wrong: by way of the plugin that passes calls on.
 cut -f 3 "$scratch/chosen" | sort -u >"$scratch/chapters"
 while read -r chapter; do
-    grep "^[a-z]*$tab[^$tab]*$tab$chapter$tab" "$scratch/chosen" | cut -f 4 | sort -u |
+    grep "^[a-z]*${tab}[^${tab}]*${tab}${chapter}${tab}" "$scratch/chosen" | cut -f 4 | sort -u |
         sed 's/^/--check=/' >"$scratch/checks"
     xargs -d '\n' "$conform" --tap --jobs=4 --seed=1 --plugin="$build/wrong/.libs/wrong.so" \
         --chapter="$chapter" <"$scratch/checks" >"$scratch/output" 2>&1

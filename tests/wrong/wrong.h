@@ -26,7 +26,7 @@ struct wrong_faults {
     uint32_t n_faults;
 };
 
-#define WRONG_N_LISTS 6
+#define WRONG_N_LISTS 8
 extern const struct wrong_faults *const wrong_lists[WRONG_N_LISTS];
 
 extern const struct wrong_faults wrong_border;
@@ -35,6 +35,8 @@ extern const struct wrong_faults wrong_failures;
 extern const struct wrong_faults wrong_views;
 extern const struct wrong_faults wrong_process;
 extern const struct wrong_faults wrong_numbers;
+extern const struct wrong_faults wrong_collectives;
+extern const struct wrong_faults wrong_steps;
 
 #define WRONG_FAULTS(list)                                                                         \
     {                                                                                              \
@@ -59,5 +61,8 @@ struct wrong {
 };
 
 extern struct wrong wrong;
+
+/** Changes each collective that starts alone. */
+void wrong_start(void (*change)(struct hsdp_coll_spec *spec, uint32_t n_ranks));
 
 #endif /* TESTS_WRONG_WRONG_H */
