@@ -134,6 +134,12 @@ static void wait_close(struct scene *scene)
                         HSDP_ERR_TIMEOUT);
 }
 
+static void wait_close_open(struct scene *scene)
+{
+    scene_barrier(scene, 0);
+    wait_close(scene);
+}
+
 static void wait_create(struct scene *scene)
 {
     hsdp_model *model = NULL;
@@ -188,7 +194,8 @@ static void alone_run(struct conform *conform, const char *operation,
 
     scene_join(&scene, conform, &spec);
     prepare_begin(&scene);
-    scene_model(&scene, "");
+    scene_model(&scene, "sharding_strategy=ddp"); /* to unshard needs no peer */
+    scene_gather(&scene);
     prepare_end(&scene);
     if (scene.rank == 0) {
         end.since_ms = conform_now_ms();
@@ -212,6 +219,11 @@ static void alone_step_run(struct conform *conform)
 static void alone_close_run(struct conform *conform)
 {
     alone_run(conform, "close", wait_close);
+}
+
+static void alone_close_open_run(struct conform *conform)
+{
+    alone_run(conform, "", wait_close_open); /* the barrier, or close itself */
 }
 
 static void alone_create_run(struct conform *conform)
@@ -311,6 +323,7 @@ static const struct conform_check checks[] = {
     WAIT("reduce without a peer ends in time", alone_reduce_run, 2),
     WAIT("a step without a peer ends in time", alone_step_run, 2),
     WAIT("close without a peer ends in time", alone_close_run, 2),
+    WAIT("close with an operation left open ends in time", alone_close_open_run, 2),
     WAIT("model.create without a peer ends in time", alone_create_run, 2),
     WAIT("edit_begin without a peer ends in time", alone_edit_run, 2),
     WAIT("group.connect without a peer ends in time", alone_group_run, 2),
@@ -327,6 +340,7 @@ static const struct conform_check checks[] = {
     {"timeouts are told as they are now", "job.h: hsdp_job_info", deadlines_told, 2, 0, 0},
     {"the ledger tells of groups and timeouts", "diag.h: report", deadlines_ledger, 2, 0, 0},
     {"ticket_wait ends when its time is over", "job.h: ticket_wait", deadlines_ticket, 2, 0, 0},
+    {"a ticket of a group that is gone is refused", "job.h: ticket_wait", deadlines_gone, 2, 0, 0},
     {"a host that makes no call is named", "job.h: heartbeat", heartbeat_run, 2, 0, 0},
     {"a phase lets a host be silent longer", "job.h: heartbeat", heartbeat_phase_run, 2, 0, 0},
     {"timeouts are read back with their source", "job.h: setting", deadlines_read_back, 1, 0, 0},

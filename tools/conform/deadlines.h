@@ -21,6 +21,7 @@ void deadlines_longer_phase(struct conform *conform);
 void deadlines_longer_call(struct conform *conform);
 void deadlines_told(struct conform *conform);
 void deadlines_ledger(struct conform *conform);
+void deadlines_gone(struct conform *conform);
 void deadlines_ticket(struct conform *conform);
 void deadlines_read_back(struct conform *conform);
 void deadlines_wrong_text(struct conform *conform);

@@ -214,6 +214,23 @@ void deadlines_ticket(struct conform *conform)
     scene_close(&scene);
 }
 
+/* Rank 0 gives its group back while it waits for rank 1. */
+void deadlines_gone(struct conform *conform)
+{
+    struct scene scene;
+    uint64_t ticket = 0;
+
+    deadlines_join(&scene, conform, SCENE_PATIENT);
+    if (scene.rank == 0) {
+        ticket = scene_barrier(&scene, 0);
+        scene.api->group->destroy(scene.group);
+        scene.group = NULL;
+        conform_must_refuse(conform, scene_wait(&scene, ticket), HSDP_ERR_STATE);
+    }
+    conform_meet(conform);
+    scene_drop(&scene);
+}
+
 /* ------------------------------------------------------------------------------------ settings */
 
 static int32_t create_with(struct conform *conform, const char *value, hsdp_job **ret_job)

@@ -418,7 +418,7 @@ static void two_copies_run(struct conform *conform)
     hsdp_plugin_unload(plugins[1]);
 }
 
-#define PROMISE "abi.h: hygiene"
+#define PROMISE "abi.h: Process"
 
 static const struct conform_check checks[] = {
     {"the environment stays as it was", PROMISE, environment_run, 2, 0, CONFORM_UNLOADED},

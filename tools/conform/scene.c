@@ -433,10 +433,13 @@ void scene_expect_end(struct scene *scene, const struct scene_end *end)
                    "the group is \"%s\", not \"%s\"", err->group, end->group);
 }
 
-/* The first reason is in the sentence of a later call. */
+/* The first reason is in the sentence of a later call; a long one may be cut. */
 static void reason_expect(struct scene *scene, const char *call, const char *reason)
 {
-    conform_expect(scene->conform, strstr(scene->conform->err.message, reason) != NULL,
+    char beginning[256];
+
+    snprintf(beginning, sizeof(beginning), "%s", reason);
+    conform_expect(scene->conform, strstr(scene->conform->err.message, beginning) != NULL,
                    "%s does not repeat the first reason, \"%s\", but says \"%s\"", call, reason,
                    scene->conform->err.message);
 }
