@@ -148,9 +148,10 @@ static const struct wrong_fault faults[] = {
      "every extension is there", extension_of_any_name},
     {"error-says-nothing", "arguments", "mesh: what no mesh can be is refused",
      "an error has no sentence", error_says_nothing},
-    {"reads-past", "arguments", "mesh: STRUCTS", "reads past struct_size", reads_past},
-    {"newer-fields", "arguments", "mesh: STRUCTS", "newer fields that are set are ignored",
-     newer_fields},
+    {"reads-past", "arguments", "structs: each known size is read to its end",
+     "reads past struct_size", reads_past},
+    {"newer-fields", "arguments", "structs: a newer field that is set is unsupported",
+     "newer fields that are set are ignored", newer_fields},
     {"error-on-success", "failures", "a second abort changes nothing", "success clears the error",
      error_on_success},
 };

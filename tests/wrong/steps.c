@@ -267,13 +267,14 @@ static const struct wrong_fault faults[] = {
      "sync does nothing", sync_does_nothing},
     {"states-are-always-new", "loading", "the same name and dtype is the same state",
      "each state_create makes another state", states_are_always_new},
-    {"every-replica-writes", "planning", "WRITER", "each replica saves its shard",
-     every_replica_writes},
-    {"segments-overlap", "planning", "SEGMENTS", "the first segment is too long", segments_overlap},
-    {"ranks-are-out-of-order", "planning", "MEMBERS", "members are not in mesh order",
-     ranks_are_out_of_order},
-    {"divisor-is-told-as-1", "planning", "DIVISOR", "the divisor is told as 1",
-     divisor_is_told_as_1},
+    {"every-replica-writes", "planning", "one rank writes each shard",
+     "each replica saves its shard", every_replica_writes},
+    {"segments-overlap", "planning", "segments cover each element exactly once",
+     "the first segment is too long", segments_overlap},
+    {"ranks-are-out-of-order", "planning", "members of dimensions are in mesh order",
+     "members are not in mesh order", ranks_are_out_of_order},
+    {"divisor-is-told-as-1", "planning", "the divisor is the mesh's data ranks unless given",
+     "the divisor is told as 1", divisor_is_told_as_1},
 };
 
 const struct wrong_faults wrong_steps = WRONG_FAULTS(faults);
