@@ -333,6 +333,7 @@ static void story_rank(uint32_t rank, void *shared)
     if (story->nodes != NULL) {
         node_ranks_environment(story->nodes, rank);
     }
+    process_threads_settle();
     before = process_state();
     captured_begin(&captured);
     story->run(rank);
@@ -395,10 +396,12 @@ END_TEST
 /* The watchdog's thread comes with the connection and goes with the job. */
 static void threads_rank(uint32_t rank, void *shared)
 {
-    const uint32_t n_before = ranks_n_threads();
     struct host host;
+    uint32_t n_before;
 
     (void)shared;
+    process_threads_settle();
+    n_before = ranks_n_threads();
     host_join(&host, rank, "dp=2", "");
     ck_assert_uint_eq(ranks_n_threads(), n_before + 1);
     host_must(&host, host.api->job->close(host.job, &host.err));

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <locale.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -180,6 +181,19 @@ void process_state_expect(char *before)
     ck_assert_msg(difference == NULL, "%s", difference);
     free(before);
     free(after);
+}
+
+static void *thread_end(void *argument)
+{
+    return argument;
+}
+
+void process_threads_settle(void)
+{
+    pthread_t thread;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, thread_end, NULL), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
 /* ------------------------------------------------------------------------------------- capture */

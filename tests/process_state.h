@@ -18,6 +18,9 @@ const char *process_state_difference(const char *before, const char *after);
 /** Fails the test at a difference between a state, which it frees, and that of now. */
 void process_state_expect(char *before);
 
+/** Lets a sanitizer start the thread of its own that comes with the first one of a program. */
+void process_threads_settle(void);
+
 /* Where the standard output and errors went, and where they go meanwhile. */
 struct captured {
     int saved[2];
