@@ -146,7 +146,8 @@ def main():
     expect(plugin.abi[0], hsdp.ABI_MAJOR)
     expect(json.loads(plugin.describe())["plugin_name"], plugin.name)
     expect(hasattr(plugin.unit, "unshard"), True)
-    expect(hasattr(plugin.unit, "unshard_twice"), False)
+    older = hsdp.Table(hsdp.DiagOps(struct_size=hsdp.DiagOps.counter.offset))
+    expect([hasattr(older, "report"), hasattr(older, "counter")], [True, False])
     expect_error(hsdp.ERR_UNSUPPORTED, "hsdp.adamw", plugin.extension, "no.such.extension")
     reasons = []
     spec = hsdp.JobSpec(
@@ -158,6 +159,9 @@ def main():
     who = plugin.job.info(job)
     expect(plugin.job.setting(job, "nccl_timeout_seconds"), ("20", "host"))
     expect(plugin.diag.counter_name(job, 0) != "", True)
+    scalar = hsdp.tensor(array.array("d", [7.0]), [], (hsdp.DTYPE_FLOAT, 64))
+    expect(list(hsdp.values(scalar)), [7.0])
+    expect(len(hsdp.values(hsdp.tensor(bytearray(8), [0, 5]))), 0)
     mesh = mesh_use(plugin, who)
     plan = plan_use(plugin, mesh)
     group_use(plugin, job, mesh, who)

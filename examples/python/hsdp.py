@@ -803,7 +803,8 @@ def load(path=None, strategy=None):
     err = ErrorInfo()
     if entry(ABI_MAJOR, ABI_MINOR, byref(api), byref(err)) < 0:
         _refuse(err.status, f"{path}: {err.message.decode(errors='replace')}")
-    if not api or api.contents.struct_size < sizeof(Api) or api.contents.abi_major != ABI_MAJOR:
+    end_of_1_0 = Api.extension.offset + Api.extension.size
+    if not api or api.contents.struct_size < end_of_1_0 or api.contents.abi_major != ABI_MAJOR:
         _refuse(ERR_VERSION, f"{path}: accepted ABI {ABI_MAJOR}, but has no such table")
     return Plugin(path, api.contents)
 
