@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 static void text_copy(char *dst, size_t max_bytes, const char *src)
 {
     if (src != NULL) {
@@ -25,7 +27,7 @@ int32_t error_set(struct hsdp_error *reterr, int32_t status, const char *format,
     fresh.struct_size = sizeof(fresh);
     fresh.status = status;
     va_start(args, format);
-    vsnprintf(fresh.message, sizeof(fresh.message), format, args);
+    text_format(fresh.message, sizeof(fresh.message), format, args);
     va_end(args);
     *reterr = fresh; /* last: an argument may point into *reterr */
     return status;

@@ -3,6 +3,7 @@
 #include "base/text.h"
 
 #include <inttypes.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,20 @@ uint64_t text_hash(uint64_t hash, const char *text)
         hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
     }
     return hash;
+}
+
+/* Of this thread and for the moment. Where there is no memory for it, the host's locale does. */
+int text_format(char *ret_chars, size_t max_bytes, const char *format, va_list args)
+{
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    locale_t before = plain == (locale_t)0 ? (locale_t)0 : uselocale(plain);
+    int n_bytes = vsnprintf(ret_chars, max_bytes, format, args);
+
+    if (plain != (locale_t)0) {
+        uselocale(before);
+        freelocale(plain);
+    }
+    return n_bytes;
 }
 
 void text_fini(struct text *text)
@@ -55,14 +70,14 @@ void text_add(struct text *text, const char *format, ...)
     int n_bytes;
 
     va_start(args, format);
-    n_bytes = vsnprintf(NULL, 0, format, args);
+    n_bytes = text_format(NULL, 0, format, args);
     va_end(args);
     if (n_bytes < 0 || !text_reserve(text, (uint64_t)n_bytes)) {
         text->is_failed = true;
         return;
     }
     va_start(args, format);
-    vsnprintf(text->chars + text->n_bytes, (size_t)n_bytes + 1, format, args);
+    text_format(text->chars + text->n_bytes, (size_t)n_bytes + 1, format, args);
     va_end(args);
     text->n_bytes += (uint64_t)n_bytes;
 }

@@ -3,7 +3,9 @@
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "hsdp/abi.h"
@@ -20,6 +22,10 @@ struct text {
     {                                                                                              \
         0                                                                                          \
     }
+
+/** As vsnprintf, but numbers have a point in them, whatever locale the host has set. */
+int text_format(char *ret_chars, size_t max_bytes, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
 
 void text_fini(struct text *text);
 void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "device/checksum.h"
 #include "plan/selector.h"
 
@@ -139,7 +140,7 @@ void proof_fault(struct proof *proof, uint32_t unit, const char *format, ...)
         return;
     }
     va_start(args, format);
-    vsnprintf(found, sizeof(found), format, args);
+    text_format(found, sizeof(found), format, args);
     va_end(args);
     fault->status = HSDP_ERR_DEFECT;
     snprintf(fault->unit, sizeof(fault->unit), "%s", plan_unit->name);
