@@ -151,7 +151,7 @@ static void ties_run(const struct place *place)
                    place->info.n_buffers);
 }
 
-void plan_ties(struct conform *conform)
+void plan_names(struct conform *conform)
 {
     place_each(conform, ties_run);
 }

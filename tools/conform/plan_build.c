@@ -257,7 +257,7 @@ static void readers_refused(struct host *host)
                     HSDP_ERR_STATE);
 }
 
-void plan_unfinished(struct conform *conform)
+void plan_early(struct conform *conform)
 {
     struct hsdp_param_spec spec = param_of("w");
     struct host host;
@@ -268,7 +268,7 @@ void plan_unfinished(struct conform *conform)
     plan_close(&host);
 }
 
-void plan_finished(struct conform *conform)
+void plan_late(struct conform *conform)
 {
     struct hsdp_class_spec class_spec = HSDP_CLASS_SPEC_INIT;
     struct hsdp_param_spec spec = param_of("w");
