@@ -7,7 +7,7 @@
  * A plugin is a shared object that exports one function, hsdp_plugin_v1(). It answers with a
  * struct hsdp_api whose members are tables of functions, one table per header of this folder. A
  * host needs nothing else: it never links against a plugin, and one compiled host works with every
- * plugin of the same ABI major version.
+ * plugin of the same ABI major version. Pointers and size_t have 64 bits, little endian.
  *
  * Rules that hold for every table, said once:
  *
@@ -42,11 +42,11 @@
  *            for another rank, and may be called in any order: an object keeps alive what it was
  *            made from.
  * Threads    A job and everything made from it may be used by one thread at a time; a second one
- *            gets HSDP_ERR_BUSY. It need not always be the same thread. job->abort, job->status
- *            and all of diag may be called by any thread at any time. Pure objects (mesh, plan)
- *            may be read by many threads at once. Callbacks of the host run only on a thread that
- *            is inside a call of the plugin, except on_abort. A callback calls nothing of the
- *            plugin but job->abort, job->status and diag.
+ *            gets HSDP_ERR_BUSY. It need not always be the same thread; 128 KiB of stack do.
+ *            job->abort, job->status and all of diag may be called by any thread at any time. Pure
+ *            objects (mesh, plan) may be read by many threads at once. Callbacks of the host run
+ *            only on a thread that is inside a call of the plugin, except on_abort. A callback
+ *            calls nothing of the plugin but job->abort, job->status and diag.
  * Fork       In a child of the process that made it, a job answers HSDP_ERR_FORKED, and destroy
  *            frees the child's own memory only; peers are not told anything.
  * Streams    An opaque pointer to the device's stream (cudaStream_t); NULL is the default stream

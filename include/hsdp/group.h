@@ -132,7 +132,8 @@ struct hsdp_group_ops {
      * deadlock. Collective over the group (a send and its receive over the two).
      *
      * Shapes: specs is an array with spec_bytes between its elements (sizeof of the caller's
-     * struct), n_specs from 1 to 65536.
+     * struct), n_specs from 1 to 65536. No element's struct_size is larger than spec_bytes, else
+     * HSDP_ERR_VERSION.
      * Blocks: no. Work goes on inside later calls on the job; *ret_ticket (may be NULL) is done
      * when all of the n_specs are.
      * Errors: HSDP_ERR_MISMATCH on all members when they disagree on kind, count, dtype or

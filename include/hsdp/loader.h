@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /*
- * Where a plugin is looked for, the first that is set:
+ * All of it since 1.0. Where a plugin is looked for, the first that is set:
  *
  *   1. spec.path, an explicit file;
  *   2. the environment variable HSDP_PLUGIN, an explicit file;

@@ -22,8 +22,8 @@ extern "C" {
  *
  * (*) once the ticket of step.begin is done; step.result waits for it.
  *
- * On a CPU this plugin maps parameter views read-only, so that writing to one faults at the line
- * that does it; with verify=access so does reading one that is released, and writing a gradient
+ * On a CPU parameter views are mapped read-only, so that writing to one faults at the line that
+ * does it; with verify=access so does reading one that is released, and writing a gradient
  * that is handed over. A debugger shows the line.
  *
  * A parameter view is the whole parameter. A flat view is this rank's step shard of one buffer
