@@ -55,6 +55,10 @@ says "--tap tells the seed" '^# seed 5$'
 ends "-n is the number of ranks" 0 '; 1 rank, seed' $negotiation -n 1 --check describe
 ends "several chapters and checks" 0 'passed: 2 checks' --plugin "$HSDP_TEST_PLUGIN" \
     --chapter negotiation --chapter arguments --check 'loader accepts' --check 'destroy accepts'
+(cd "$(dirname "$HSDP_TEST_PLUGIN")" && "$HSDP_CONFORM" --plugin "$(basename "$HSDP_TEST_PLUGIN")" \
+    --chapter negotiation --chapter hygiene --check 'loader accepts' --check 'leaves no file') \
+    >"$output" 2>&1
+tap_report $? "hsdp-conform: a file of the current folder needs no '/'" "$output"
 HSDP_RUN_ID=x RANK=7 WORLD_SIZE=3 HSDP_SLOTS=none "$HSDP_CONFORM" --plugin "$HSDP_TEST_PLUGIN" \
     --chapter arguments --check 'job: NULL' --check 'plan: NULL' >"$output" 2>&1
 tap_report $? "hsdp-conform: a launcher's environment and settings do not reach the ranks" "$output"

@@ -26,6 +26,10 @@ static struct slot_rank *rank_own(struct conform *conform)
 
 static _Noreturn void verdict_give(struct conform *conform, enum slot_verdict verdict,
                                    const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+
+static _Noreturn void verdict_give(struct conform *conform, enum slot_verdict verdict,
+                                   const char *format, va_list args)
 {
     struct slot *slot = conform->slot;
     uint32_t open = SLOT_OPEN;

@@ -25,7 +25,7 @@
 
 /* What a rank of a check knows. */
 struct conform {
-    const char *plugin_path;
+    const char *plugin_path;    /* absolute */
     const struct hsdp_api *api; /* NULL where the check loads the plugin by itself */
     struct hsdp_error err;      /* to be handed to the calls of the two macros below, which prepare
                                    it, and look at what became of it */

@@ -23,6 +23,7 @@ struct kit {
     size_t n_told;
     struct runner *runners;                     /* n_jobs of them */
     struct report_item *jobs[OPTIONS_MAX_JOBS]; /* what each runs; NULL = nothing */
+    char *plugin_path;                          /* absolute, where there is such a file */
     const char *broken;                         /* why the plugin cannot be loaded; NULL = it can */
 };
 
@@ -170,7 +171,8 @@ static int plugin_check(struct kit *kit, const struct options *options)
     char reason[RUNNER_MESSAGE_BYTES];
     enum probe_answer answer;
 
-    kit->setup.plugin_path = options->plugin_path;
+    kit->plugin_path = realpath(options->plugin_path, NULL); /* checks may go elsewhere */
+    kit->setup.plugin_path = kit->plugin_path == NULL ? options->plugin_path : kit->plugin_path;
     kit->setup.seed = options->seed;
     kit->setup.n_ranks = options->n_ranks;
     kit->setup.limit_ms = options->limit_ms;
@@ -209,6 +211,7 @@ int main(int argc, char **argv)
     if (status == CONFORM_EXIT_PASSED) {
         status = options.is_listing ? items_list(&kit) : plugin_check(&kit, &options);
     }
+    free(kit.plugin_path);
     free(kit.runners);
     free(kit.items);
     return status;

@@ -23,16 +23,26 @@ static void files_redirect(const int output_fds[2])
     dup2(output_fds[1], STDERR_FILENO);
 }
 
-static void process_prepare(const struct runner *runner, uint32_t rank, pid_t parent)
+/* To crash is an answer here: it is told by its signal, and leaves nothing. */
+static void crashes_prepare(void)
 {
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     static const struct rlimit no_core = {0, 0};
 
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        signal(signals[i], SIG_DFL); /* a sanitizer would make an exit of it */
+    }
+    setrlimit(RLIMIT_CORE, &no_core);
+}
+
+static void process_prepare(const struct runner *runner, uint32_t rank, pid_t parent)
+{
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* no rank outlives a kit that was killed */
     if (getppid() != parent) {
         _exit(1); /* it was killed before that */
     }
     setpgid(0, runner->process_group);
-    setrlimit(RLIMIT_CORE, &no_core); /* to crash is an answer here, and leaves nothing */
+    crashes_prepare();
     files_redirect(runner->ranks[rank].output_fds);
     environment_apply(&runner->environment, rank);
 }
