@@ -375,6 +375,45 @@ static void uses_run(struct conform *conform)
     scene_close(&scene);
 }
 
+/* With one slot a unit has to be handed over before the next one is acquired. */
+static void ahead_run(struct conform *conform)
+{
+    struct scene scene;
+
+    open_model(&scene, conform, "slots=1");
+    scene_load(&scene, 1.0f);
+    scene_pass_begin(&scene);
+    conform_must_refuse(conform,
+                        scene.api->unit->unshard(scene.model, SCENE_FRONT, HSDP_USE_BACKWARD, NULL,
+                                                 NULL, &conform->err),
+                        HSDP_ERR_STATE);
+    scene_expect_text(&scene, "front");
+    scene_expect_text(&scene, "back");
+    scene_acquire(&scene, SCENE_BACK, 1.0f);
+    scene_hand_over(&scene, SCENE_BACK);
+    scene_acquire(&scene, SCENE_FRONT, 1.0f);
+    scene_hand_over(&scene, SCENE_FRONT);
+    conform_must(conform,
+                 scene.api->unit->backward_end(scene.model, scene.pass, NULL, NULL, &conform->err));
+    scene_close(&scene);
+}
+
+/* Sums of one rank take more memory than those of a resting shard. */
+static void unplanned_run(struct conform *conform)
+{
+    static const uint32_t order[SCENE_N_UNITS] = {SCENE_BACK, SCENE_FRONT};
+    struct scene scene;
+
+    open_model(&scene, conform, "sharding_strategy=fsdp accumulation_scope=full");
+    conform_must_refuse(conform,
+                        scene.api->unit->backward_begin(scene.model, order, SCENE_N_UNITS,
+                                                        HSDP_SCOPE_NONE, &scene.pass,
+                                                        &conform->err),
+                        HSDP_ERR_STATE);
+    scene_backward(&scene, 1.0f);
+    scene_close(&scene);
+}
+
 /* --------------------------------------------------------------------------------------- faults */
 
 /* This rank has to end by a fault when it touches a byte. */
@@ -454,6 +493,8 @@ static const struct conform_check checks[] = {
     {"a gradient is zero when it is acquired", "unit.h: USE_BACKWARD", gradient_zero_run, 2, 0, 0},
     {"padding is zero", "plan.h: buffers", padding_run, 2, 0, 0},
     {"uses are counted", "unit.h: unshard", uses_run, 2, 0, 0},
+    {"a unit too far ahead is refused", "unit.h: unshard", ahead_run, 2, 0, 0},
+    {"a scope without memory is refused", "unit.h: backward_begin", unplanned_run, 2, 0, 0},
     {"writing to a parameter faults", VIEWS, read_only_run, 2, 0, 0},
     {"reading after release faults on request", "plan.h: verify", released_run, 2, 0, 0},
     {"writing after reduce faults on request", "plan.h: verify", reduced_run, 2, 0, 0},
