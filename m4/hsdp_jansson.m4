@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# HSDP_JANSSON: JSON, which hsdp-flight and hsdp-info read.
+# HSDP_JANSSON: JSON, which programs of tools read and write.
 
 AC_DEFUN([HSDP_JANSSON],
-    [HSDP_PKG_OPTIONAL([jansson], [jansson], [JANSSON], [libjansson-dev], [hsdp-flight and hsdp-info])])
+    [HSDP_PKG_OPTIONAL([jansson], [jansson], [JANSSON], [libjansson-dev], [programs of tools])])
