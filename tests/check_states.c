@@ -60,6 +60,28 @@ static void states_rank(uint32_t rank, void *shared)
     host_close(&host);
 }
 
+static void told_rank(uint32_t rank, void *shared)
+{
+    struct host host;
+    uint32_t state;
+    const char *name;
+    const char *dtype;
+
+    (void)shared;
+    host_open(&host, rank, "dp=1", "", units);
+    host_must(&host, state_create(&host, "momentum", "bf16", &state));
+    host_must(&host, host.api->job->abort(host.job, "enough", &host.err));
+    host_must(&host, host.api->model->state_info(host.model, state, &name, &dtype, &host.err));
+    ck_assert_str_eq(name, "momentum");
+    host_leave(&host);
+}
+
+START_TEST(state_info_of_a_failed_job_still_answers)
+{
+    ranks_run(1, RANKS_LIMIT_MS, told_rank, NULL);
+}
+END_TEST
+
 START_TEST(states_are_zero_and_known_by_name)
 {
     host_settings_set(_i, "");
@@ -220,6 +242,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, states_of_a_step_group_have_the_bytes_of_one_unsharded_state, 0,
                         HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, info_of_a_model_is_what_the_plan_promised, 0, 6 * HOST_N_STRATEGIES);
+    tcase_add_test(tcase, state_info_of_a_failed_job_still_answers);
     tcase_add_test(tcase, step_with_a_state_of_one_replica_names_it);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -115,7 +115,9 @@ static int32_t entry_state_info(const hsdp_model *model, uint32_t state, const c
     call_needs(&call, "model", model);
     call_needs(&call, "ret_name", ret_name);
     call_needs(&call, "ret_dtype", ret_dtype);
-    call_enters_model(&call, model);
+    if (call_is_ok(&call)) {
+        call_enters_failed(&call, model_job(model));
+    }
     if (call_is_ok(&call)) {
         call.status = model_state_info(model, state, &name, &dtype, &call.err);
     }

@@ -33,10 +33,13 @@
  *            speaking to each other, and a callback that fails. Calls that wait just then return
  *            with the first reason's own status. From then on views are undefined and every call
  *            that takes the job, or anything made from it, returns HSDP_ERR_ABORTED with that
- *            reason; only those that just tell (info, setting, members, status, diag) still
- *            answer. All other errors leave everything as it was before the call.
+ *            reason; only those that just tell (info, setting, members, status, diag, and of a
+ *            ticket that was done before, ticket_wait) still answer. All other errors leave
+ *            everything as it was before the call.
  * Borrowing  Strings, arrays and structs that the host passes are borrowed for the call; what must
- *            last is copied. Tensors say for themselves how long their memory is.
+ *            last is copied. Tensors say for themselves how long their memory is. Callbacks of a
+ *            job and their `user` are used until its destroy() has returned. Parameters named
+ *            ret_... are outputs; a function writes to nothing else.
  * Strings    UTF-8, NUL-terminated. Numbers in text are decimal, whatever the locale.
  * Ownership  What `create` returned is given back to `destroy`, which accepts NULL, never waits
  *            for another rank, and may be called in any order: an object keeps alive what it was
@@ -290,7 +293,8 @@ typedef int32_t (*hsdp_plugin_v1_fn)(uint32_t host_major, uint32_t host_minor,
 #define HSDP_ENTRY_SYMBOL "hsdp_plugin_v1"
 
 /**
- * True if `entry` (a function or field appended after 1.0) exists in `*table`.
+ * True if `entry` (a function or field appended after 1.0) exists in `*table`: if its offset and
+ * its size together are at most the table's struct_size.
  *
  * Since: 1.0
  */

@@ -92,11 +92,11 @@ struct hsdp_job_spec {
     void (*log)(void *user, int32_t level, const char *text); /* HSDP_LOG_*; NULL = silent */
 
     /**
-     * Told once when the job fails, whether the host is inside of a call or computes; maybe on
-     * the plugin's thread, which takes no signals and has a stack of 512 KiB. It may not call the
-     * plugin, except job->status and diag. destroy() waits up to a second for it to return; if it
-     * does not, the plugin stays in memory, so that unloading it remains safe. `reason` is as long
-     * as the plugin's own struct_size says, and lives for the call.
+     * Told once when the job fails, whether the host is inside of a call or computes; maybe on a
+     * thread of the plugin, which takes no signals and has a stack of 512 KiB. It may not call
+     * the plugin, except job->status and diag. destroy() waits up to a second for it to return;
+     * if it does not, the plugin stays in memory, so that unloading it remains safe. `reason` is
+     * as long as the plugin's own struct_size says, and lives for the call.
      */
     void (*on_abort)(void *user, const struct hsdp_error *reason);
 

@@ -16,7 +16,8 @@ extern "C" {
  *   1. spec.path, an explicit file;
  *   2. the environment variable HSDP_PLUGIN, an explicit file;
  *   3. "hsdp_<strategy>.so" and then "hsdp.so" in each folder of HSDP_PLUGIN_PATH (':' between
- *      them), then in $libdir/hsdp, then in ../lib/hsdp beside the program.
+ *      them), then in $libdir/hsdp (`pkg-config --variable=plugindir hsdp`), then
+ *      in ../lib/hsdp beside the program.
  *
  * An explicit file is the only candidate. A file that is there and cannot be used is an error, not
  * a reason to look further: wrong architecture, symbol missing, versions, or not to be trusted: it

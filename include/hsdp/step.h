@@ -41,7 +41,7 @@ extern "C" {
 struct hsdp_step_spec {
     size_t struct_size;    /* sizeof(struct hsdp_step_spec) */
     double max_norm;       /* 0 = do not clip */
-    double norm_p;         /* 0 = 2; any number from 1 to 8; HUGE_VAL = largest element */
+    double norm_p;         /* 0 = 2; any number from 1 to 8; infinity = largest element */
     double gradient_scale; /* 0 = 1; for instance 1 / microbatches, or 1 / loss scale */
     double weight; /* this rank's tokens: gradients are divided by the sum over data ranks. Peers in
                       other dimensions pass equal weights, which count once. For `sum` */

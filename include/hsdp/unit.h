@@ -67,7 +67,8 @@ struct hsdp_unit_ops {
      * are counted: forward, recomputation and backward may overlap, each with its own release. A
      * backward use needs an open pass that holds the unit, once per pass.
      *
-     * stream is where the host will read; *ret_ticket is done when it may.
+     * stream is where the host will read; *ret_ticket is done when it may. NULL for ret_ticket
+     * orders `stream` behind it; on a CPU the call waits.
      * Blocks: a backward use, until peers have read what was in the gradient slot before.
      * Errors: HSDP_ERR_STATE names both units when another one still occupies the slot, and for a
      * backward use without an open pass that holds the unit, twice in a pass, `slots` or more
