@@ -2,8 +2,6 @@
 /* Planning: buffers, writers, names and totals of random plans. */
 #include "plan_place.h"
 
-#define PAGE_BYTES 4096u /* those of a machine are so many, or a multiple of them */
-
 static void aligned_run(const struct place *place)
 {
     for (uint32_t param = 0; param < place->host->n_params; param++) {
@@ -53,8 +51,8 @@ static void buffers_run(const struct place *place)
                        "buffer %u of %u elements holds %u, and says that %u are padding", b,
                        (unsigned)buffer.n_elems, (unsigned)n_stored,
                        (unsigned)buffer.n_padding_elems);
-        numbers_expect(buffer.param_shard_elems * place_elem_bytes(place) % PAGE_BYTES == 0,
-                       "buffer %u is cut into parts of %u bytes, which are no whole pages", b,
+        numbers_expect(buffer.param_shard_elems * place_elem_bytes(place) % 64 == 0,
+                       "buffer %u is cut into parts of %u bytes, no multiple of 64", b,
                        (unsigned)(buffer.param_shard_elems * place_elem_bytes(place)));
         for (int32_t cut = 0; cut < PLACE_N_CUTS; cut++) {
             struct shard shard;
