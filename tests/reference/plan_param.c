@@ -152,13 +152,15 @@ static int32_t tied_over_read(const struct call *call, const struct hsdp_plan *p
     const struct hsdp_mesh *mesh = plan->mesh;
     const struct plan_class *klass = &plan->classes[plan->units[param->unit].class_index];
     struct selector selector;
+    char what[192];
     uint32_t first;
     int32_t status;
 
     if (spec->tied_over == NULL) {
         return HSDP_OK;
     }
-    status = selector_read(call, mesh, "tied_over", spec->tied_over, &selector);
+    snprintf(what, sizeof(what), "plan: parameter \"%.128s\": tied_over", spec->name);
+    status = selector_read(call, mesh, what, spec->tied_over, &selector);
     if (status != HSDP_OK) {
         return status;
     }
