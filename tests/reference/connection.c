@@ -12,6 +12,7 @@
 #include "job.h"
 
 #define TICK_MS    100
+#define GRACE_MS   700  /* who waits for this rank as long has more to tell */
 #define STOPPED_MS 1000 /* who sleeps so much longer than asked was stopped */
 
 /* ------------------------------------------------------------------------------------- sending */
@@ -95,7 +96,7 @@ static void server_is_lost(hsdp_job *job)
     error.n_missing_ranks = 1; /* rank 0 */
     snprintf(error.operation, sizeof(error.operation), "job");
     snprintf(error.message, sizeof(error.message),
-             "job: rank 0 has ended or left; all ranks meet in its process");
+             "job: rank 0, in whose process all ranks meet, died or has left");
     job_fail_here(job, &error);
 }
 
@@ -110,7 +111,7 @@ static void heartbeat_watch(hsdp_job *job)
     struct hsdp_error error = HSDP_ERROR_INIT;
 
     limit_ms = phase_ms > limit_ms ? phase_ms : limit_ms;
-    if (atomic_load(&job->is_busy) || now < last_ms || now - last_ms < limit_ms) {
+    if (atomic_load(&job->is_busy) || now < last_ms || now - last_ms < limit_ms + GRACE_MS) {
         return;
     }
     error.status = HSDP_ERR_TIMEOUT;
@@ -119,8 +120,8 @@ static void heartbeat_watch(hsdp_job *job)
     error.waited_ms = now - last_ms;
     snprintf(error.operation, sizeof(error.operation), "heartbeat");
     snprintf(error.message, sizeof(error.message),
-             "heartbeat: rank %" PRIu32 " has made no call for %" PRIu64 " ms", job->launch.rank,
-             error.waited_ms);
+             "heartbeat: timeout after %" PRIu64 " ms in which rank %" PRIu32 " has made no call",
+             error.waited_ms, job->launch.rank);
     job_fail(job, &error);
 }
 

@@ -243,9 +243,9 @@ static uint64_t memory_count(hsdp_job *job, uint64_t which)
         struct hsdp_model_info info = HSDP_MODEL_INFO_INIT;
 
         reference_model.info(m, &info, NULL);
-        n_bytes += which == 0   ? info.param_bytes
+        n_bytes += which == 0   ? info.param_bytes + info.master_bytes
                    : which == 1 ? info.grad_bytes + info.grad_slot_bytes
-                   : which == 2 ? info.master_bytes + info.state_bytes
+                   : which == 2 ? info.state_bytes
                                 : info.unsharded_bytes;
     }
     return n_bytes;

@@ -47,6 +47,12 @@ int32_t job_failure(const struct call *call, hsdp_job *job, const struct operati
     if (waited != NULL) {
         error.ticket = waited->ticket;
         error.waited_ms = now_ms() - waited->start_ms;
+        if (error.status == HSDP_ERR_PEER_LOST) { /* in which each waited, it says by itself */
+            error.sequence = waited->sequence;
+            snprintf(error.operation, sizeof(error.operation), "%s", waited->name);
+            snprintf(error.group, sizeof(error.group), "%s", waited->group);
+            snprintf(error.unit, sizeof(error.unit), "%s", waited->unit);
+        }
     }
     if (!is_own) {
         error.status = HSDP_ERR_ABORTED;

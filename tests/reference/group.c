@@ -94,8 +94,10 @@ static int32_t group_make(const struct call *call, hsdp_job *job, const hsdp_mes
         return status;
     }
     job_hold(job);
+    pthread_mutex_lock(&job->mutex); /* diagnostics look at the list from any thread */
     group->next = job->groups;
     job->groups = group;
+    pthread_mutex_unlock(&job->mutex);
     *ret_group = group;
     return HSDP_OK;
 }
@@ -141,7 +143,7 @@ static int32_t group_compare(const struct call *call, hsdp_group *group, uint64_
                               .payload = ""};
     char alike[160];
 
-    snprintf(alike, sizeof(alike), "timeout_ms of group \"%.80s\"=%" PRIu64, group->name,
+    snprintf(alike, sizeof(alike), "group \"%.80s\" with a timeout of %" PRIu64 " ms", group->name,
              group->timeout_ms);
     request.members = group->members;
     request.n_members = group->n_ranks;
@@ -332,11 +334,13 @@ static void table_destroy(hsdp_group *group)
     if (group == NULL) {
         return;
     }
+    pthread_mutex_lock(&group->job->mutex);
     at = &group->job->groups;
     while (*at != group) {
         at = &(*at)->next;
     }
     *at = group->next;
+    pthread_mutex_unlock(&group->job->mutex);
     job_forget(group->job, group);
     colls_free(group);
     job_drop(group->job);

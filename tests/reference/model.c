@@ -241,6 +241,9 @@ static int32_t model_fill(const struct call *call, hsdp_model *model)
     for (uint32_t p = 0; p < model->n_params && status == HSDP_OK; p++) {
         status = param_allocate(call, model, p);
     }
+    for (uint32_t u = 0; u < model->n_units && status == HSDP_OK; u++) {
+        grads_show(model, u, false);
+    }
     return status;
 }
 
@@ -333,41 +336,96 @@ static int32_t model_make(const struct call *call, hsdp_job *job, const hsdp_pla
     return HSDP_OK;
 }
 
-/* All ranks have one, or none has; then those of one plan compare it line by line. */
-static int32_t model_agree(const struct call *call, hsdp_model *model, hsdp_job *job,
-                           const struct hsdp_error *own)
+static char *plan_lines(const hsdp_model *model)
 {
-    struct packet answer = {0};
-    struct meeting_text text;
-    struct request request;
     char *lines = NULL;
     size_t n_bytes = 0;
-    FILE *file;
-    int32_t status;
+    FILE *file = open_memstream(&lines, &n_bytes);
 
-    request_of_job(call, job, &text, &request);
-    request.refusal = model != NULL ? HSDP_OK : own->status;
-    request.sentence = own->message;
-    status = job_meet(call, job, &request, &answer);
-    packet_free(&answer);
-    if (status != HSDP_OK) {
-        return status;
-    }
-    file = open_memstream(&lines, &n_bytes);
     if (file != NULL) {
         plan_lines_write(model->plan, file);
         fclose(file);
     }
-    model->number = ++job->n_models;
-    request_of_model(call, model, &text, &request);
-    request.alike = lines;
-    request.refusal = lines != NULL ? HSDP_OK : HSDP_ERR_NO_MEMORY;
-    request.alike = lines != NULL ? lines : "";
-    request.sentence = "no memory";
+    return lines;
+}
+
+/* What all ranks of the job have to have alike: the mesh, and what is verified together. */
+static void job_lines(const hsdp_model *model, const char *lines, char *text, size_t n_bytes)
+{
+    int n = (int)strcspn(lines, "\n");
+
+    snprintf(text, n_bytes, "%.*s\nverify=%s%s%" PRIu64, n, lines,
+             model->verifies_wrap ? "wrap," : "", "step:", model->verifies_steps);
+}
+
+/* All ranks have one, or none has. */
+static int32_t model_agree(const struct call *call, hsdp_model *model, hsdp_job *job,
+                           const struct hsdp_error *own)
+{
+    char *lines = model != NULL ? plan_lines(model) : NULL;
+    struct packet payload = {0}, answer = {0};
+    struct meeting_text text;
+    struct request request;
+    char alike[1024] = "";
+    int32_t status;
+
+    request_of_job(call, job, &text, &request);
+    if (lines != NULL) {
+        job_lines(model, lines, alike, sizeof(alike));
+        ties_write(model, &payload);
+    }
+    request.alike = alike;
+    request.refusal = model == NULL ? own->status : lines == NULL ? HSDP_ERR_NO_MEMORY : HSDP_OK;
+    request.sentence = model == NULL ? own->message : "model.create: no memory";
+    request.payload = payload.bytes != NULL ? payload.bytes : (unsigned char *)"";
+    request.payload_bytes = payload.n_bytes;
     status = job_meet(call, job, &request, &answer);
+    if (status == HSDP_OK) {
+        status = ties_compare(call, model, answer);
+    }
     packet_free(&answer);
+    packet_free(&payload);
+    if (status == HSDP_OK) { /* those of one plan compare it line by line */
+        model->number = ++job->n_models;
+        request_of_model(call, model, &text, &request);
+        request.alike = lines;
+        status = job_meet(call, job, &request, &answer);
+        packet_free(&answer);
+    }
     free(lines);
     return status;
+}
+
+/* Diagnostics look at the list from any thread. */
+static void model_list(hsdp_job *job, hsdp_model *model, bool is_new)
+{
+    hsdp_model **at = &job->models;
+
+    pthread_mutex_lock(&job->mutex);
+    if (is_new) {
+        model->next = job->models;
+        job->models = model;
+    } else {
+        while (*at != model) {
+            at = &(*at)->next;
+        }
+        *at = model->next;
+    }
+    pthread_mutex_unlock(&job->mutex);
+}
+
+static void table_destroy(hsdp_model *model)
+{
+    hsdp_job *job;
+
+    if (model == NULL) {
+        return;
+    }
+    job = model->job;
+    model_list(job, model, false);
+    job_forget(job, model);
+    model_free(model);
+    job_drop(job);
 }
 
 static int32_t table_create(hsdp_job *job, const hsdp_plan *plan, hsdp_model **ret_model,
@@ -391,29 +449,18 @@ static int32_t table_create(hsdp_job *job, const hsdp_plan *plan, hsdp_model **r
         return job_leave(job, status);
     }
     job_hold(job);
-    model->next = job->models;
-    job->models = model;
-    *ret_model = model;
-    return job_leave(job, HSDP_OK);
-}
-
-static void table_destroy(hsdp_model *model)
-{
-    hsdp_model **at;
-    hsdp_job *job;
-
-    if (model == NULL) {
-        return;
+    model_list(job, model, true);
+    if (model->verifies_wrap) {
+        status = model_prove(&call, model);
     }
-    job = model->job;
-    at = &job->models;
-    while (*at != model) {
-        at = &(*at)->next;
+    if (status == HSDP_OK) {
+        *ret_model = model;
     }
-    *at = model->next;
-    job_forget(job, model);
-    model_free(model);
-    job_drop(job);
+    job_leave(job, status);
+    if (status != HSDP_OK) {
+        table_destroy(model);
+    }
+    return status;
 }
 
 /* ----------------------------------------------------------------------------------- questions */
@@ -423,6 +470,7 @@ static int32_t table_info(const hsdp_model *model, struct hsdp_model_info *ret_i
 {
     const struct call call = {"model.info", reterr};
     struct hsdp_model_info info = HSDP_MODEL_INFO_INIT;
+    struct hsdp_plan_info totals = HSDP_PLAN_INFO_INIT;
     int32_t status;
 
     if (!call_has(&call, "model", model)) {
@@ -435,22 +483,16 @@ static int32_t table_info(const hsdp_model *model, struct hsdp_model_info *ret_i
     if (status != HSDP_OK) {
         return status;
     }
-    for (uint32_t u = 0; u < model->n_units; u++) {
-        const struct unit *unit = &model->units[u];
-
-        info.grad_bytes += unit->n_packed * (4 * sizeof(float) + sizeof(double));
-        for (uint32_t b = 0; b < unit->n_buffers; b++) {
-            uint64_t n_step = unit->buffers[b].info.step_shard_elems;
-            bool is_frozen = unit->buffers[b].info.is_frozen != 0;
-
-            info.param_bytes += unit->buffers[b].info.n_elems * dtype_bytes(unit->param_dtype);
-            info.master_bytes += n_step * dtype_bytes(unit->master_dtype);
-            info.grad_bytes += is_frozen ? 0 : n_step * sizeof(float);
-            info.grad_slot_bytes += unit->buffers[b].grads_bytes;
-            for (uint32_t s = 0; s < model->n_states && !is_frozen; s++) {
-                info.state_bytes += n_step * dtype_bytes(model->states[s].dtype);
-            }
-        }
+    /* The shares that the plan promises. The whole copies that this plugin keeps beside them, to be
+     * plain, are in no field. */
+    reference_plan.info(model->plan, &totals, NULL);
+    info.param_bytes = totals.param_bytes;
+    info.master_bytes = totals.master_bytes;
+    info.grad_bytes = totals.grad_bytes;
+    info.grad_slot_bytes = totals.grad_slot_bytes;
+    info.unsharded_bytes = totals.unsharded_bytes;
+    for (uint32_t s = 0; s < model->n_states; s++) {
+        info.state_bytes += totals.n_state_elems * dtype_bytes(model->states[s].dtype);
     }
     info.step = model->n_steps;
     info.n_states = model->n_states;

@@ -250,6 +250,13 @@ int32_t ties_reduce(const struct call *call, hsdp_model *model);
 /** Gives copies on other stages the masters and states of the first holder. */
 int32_t ties_sync(const struct call *call, hsdp_model *model);
 
+/** What ranks that share a parameter over stages have said of it: all have to say the same. */
+void ties_write(const hsdp_model *model, struct packet *packet);
+int32_t ties_compare(const struct call *call, const hsdp_model *model, struct packet answer);
+/** How many names with gradients of their own a storage has, here; and over all stages. */
+uint64_t names_count(const hsdp_model *model, uint32_t param);
+int32_t ties_count(const struct call *call, hsdp_model *model, uint64_t *ret_n_names);
+
 /* --------------------------------------------------------------------------------------- pass.c */
 
 /** Forgets the gradients of a window. */
@@ -258,6 +265,11 @@ void window_clear(hsdp_model *model);
 int32_t units_rest_check(const struct call *call, const hsdp_model *model);
 int32_t window_check(const struct call *call, const hsdp_model *model);
 void pass_free(hsdp_model *model, struct pass *pass);
+
+/* -------------------------------------------------------------------------------------- proof.c */
+
+/** verify=wrap: proves a new model, on all ranks; HSDP_ERR_DEFECT. */
+int32_t model_prove(const struct call *call, hsdp_model *model);
 
 /* ------------------------------------------------------------------------------------- verify.c */
 

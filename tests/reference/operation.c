@@ -393,6 +393,11 @@ int32_t job_meet(const struct call *call, hsdp_job *job, const struct request *r
     }
     if (op->is_refused) {
         error_read(&op->answer, &error);
+        if (request->refusal != HSDP_OK) { /* this rank knows its own reason best */
+            error.status = request->refusal;
+            snprintf(error.message, sizeof(error.message), "%s", request->sentence);
+            snprintf(error.unit, sizeof(error.unit), "%s", request->unit);
+        }
         status = error_pass(call, &error);
     } else {
         *ret_answer = op->answer;

@@ -130,7 +130,7 @@ static void peer_remove(struct server *server, struct peer *peer)
         server->ranks[peer->rank] = NULL;
         if (!server->has_left[peer->rank]) {
             server->has_left[peer->rank] = true;
-            server_lose(server, peer->rank, "has ended without a farewell");
+            server_lose(server, peer->rank, "died: its process has ended without a farewell");
         }
     }
     peer_destroy(peer);

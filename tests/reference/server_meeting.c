@@ -96,9 +96,9 @@ struct line {
 /* Says how two lines differ: by value where both are KEY=VALUE. */
 static void lines_say(struct hsdp_error *error, struct line left, struct line right)
 {
-    int n_key = (int)strcspn(left.text, "=\n");
+    int n_key = (int)strcspn(left.text, "=\n ");
 
-    if (n_key < left.n_bytes && n_key < right.n_bytes &&
+    if (left.text[n_key] == '=' && n_key < left.n_bytes && n_key < right.n_bytes &&
         strncmp(left.text, right.text, (size_t)n_key + 1) == 0) {
         error_say(error, "%.*s is %.*s on rank %" PRIu32 ", %.*s on rank %" PRIu32, n_key,
                   left.text, left.n_bytes - n_key - 1, left.text + n_key + 1, left.rank,
@@ -189,7 +189,8 @@ static void answer_refuse(const struct meeting *meeting, uint32_t refuser, struc
     error.status = request->refusal;
     snprintf(error.operation, sizeof(error.operation), "%s", request->operation);
     snprintf(error.unit, sizeof(error.unit), "%s", request->unit);
-    error_say(&error, "rank %" PRIu32 ": %s", request->members[refuser], request->sentence);
+    error_say(&error, "%s: rank %" PRIu32 ": %s", request->operation, request->members[refuser],
+              request->sentence);
     error_write(&error, answer);
 }
 

@@ -265,9 +265,9 @@ static int32_t step_ask(const struct call *call, hsdp_model *model, const struct
     snprintf(alike, sizeof(alike),
              "step.begin of model %" PRIu64
              "\nmax_norm=%.17g\nnorm_p=%.17g\ngradient_scale=%.17g\nhas_weight=%" PRIu32
-             "\nerror_if_nonfinite=%" PRIu32 "\n%s",
+             "\nerror_if_nonfinite=%" PRIu32,
              model->number, spec->max_norm, model->step.norm_p, step_scale(&model->step),
-             spec->has_weight, spec->error_if_nonfinite, model->adamw_text);
+             spec->has_weight, spec->error_if_nonfinite);
     request_of_job(call, model->job, &text, &request);
     packet_put_blob(&payload, part, sizeof(*part));
     if (payload.is_bad || (step_verifies(model) && !drift_write(model, &payload))) {
@@ -283,6 +283,20 @@ static int32_t step_ask(const struct call *call, hsdp_model *model, const struct
     return status;
 }
 
+/* What hsdp.adamw has updated with in the last step, compared by those that share units. */
+static int32_t updates_compare(const struct call *call, hsdp_model *model)
+{
+    const struct call adamw = {"adamw.step", call->reterr};
+    struct meeting_text text;
+    struct request request;
+    uint64_t ticket = 0;
+
+    request_of_model(&adamw, model, &text, &request);
+    request.alike = model->adamw_text;
+    return job_request(&adamw, model->job, &request, (struct follow_up){NULL, NULL, model},
+                       &ticket);
+}
+
 static int32_t step_open(const struct call *call, hsdp_model *model,
                          const struct hsdp_step_spec *spec)
 {
@@ -295,6 +309,9 @@ static int32_t step_open(const struct call *call, hsdp_model *model,
     }
     if (status == HSDP_OK) {
         status = uses_compare(call, model);
+    }
+    if (status == HSDP_OK) {
+        status = updates_compare(call, model);
     }
     if (status != HSDP_OK) {
         return status;

@@ -104,6 +104,184 @@ int32_t ties_reduce(const struct call *call, hsdp_model *model)
                                             : status;
 }
 
+/* --------------------------------------------------------------------------------------- compare
+ */
+
+/* What is equal on all stages; units and places are not. */
+static void tie_line_write(const hsdp_model *model, uint32_t param, FILE *file)
+{
+    const struct plan_param *p = &model->plan->params[param];
+    const struct plan_class *klass = &model->plan->classes[model->plan->units[p->unit].class_index];
+
+    fprintf(file, "shape [");
+    for (uint32_t d = 0; d < p->n_dims; d++) {
+        fprintf(file, "%s%" PRId64, d == 0 ? "" : ",", p->shape[d]);
+    }
+    fprintf(file, "] block_elems %" PRIu64 " hyper_group %" PRIu32 " frozen %" PRIu32,
+            p->block_elems, p->hyper_group, p->flags & HSDP_PARAM_FROZEN);
+    fprintf(file, " divisor %" PRIu32 " replicated %" PRIx32 " reduced %" PRIx32, klass->divisor,
+            klass->replicated, klass->reduced);
+    for (int k = 0; k < N_KEYS; k++) {
+        if (klass->settings.values[k] != NULL) {
+            fprintf(file, " %s %s", keys[k].name, klass->settings.values[k]);
+        }
+    }
+}
+
+void ties_write(const hsdp_model *model, struct packet *packet)
+{
+    for (uint32_t p = 0; p < model->n_params; p++) {
+        struct ranks members;
+
+        if (tie_of(model, p) != NULL) {
+            char *line = NULL;
+            size_t n_bytes = 0;
+            FILE *file = open_memstream(&line, &n_bytes);
+
+            if (file != NULL) {
+                tie_line_write(model, p, file);
+                fclose(file);
+            }
+            tie_members(model, p, &members);
+            packet_put_text(packet, model->params[p].info.name);
+            packet_put_blob(packet, members.ranks, members.n * sizeof(uint32_t));
+            packet_put_text(packet, line != NULL ? line : "");
+            free(line);
+        }
+    }
+}
+
+struct tie {
+    const char *name;
+    const uint32_t *members;
+    size_t n_bytes; /* of them */
+    const char *line;
+};
+
+/* What a rank says of the tie of a name; false if nothing. NULL = the next one. */
+static bool tie_find(struct packet *part, const char *name, struct tie *ret)
+{
+    while (part->at < part->n_bytes && !part->is_bad) {
+        ret->name = packet_get_text(part);
+        ret->members = packet_get_blob(part, &ret->n_bytes);
+        ret->line = packet_get_text(part);
+        if (name == NULL || strcmp(name, ret->name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct packet blob_at(struct packet answer, uint32_t index)
+{
+    size_t n_bytes = 0;
+    const void *blob = "";
+
+    for (uint32_t i = 0; i <= index; i++) {
+        blob = packet_get_blob(&answer, &n_bytes);
+    }
+    return (struct packet){.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
+}
+
+static int32_t tie_compare(const struct call *call, const hsdp_model *model, struct packet answer,
+                           uint32_t rank, const struct tie *tie)
+{
+    for (size_t m = 0; m < tie->n_bytes / sizeof(uint32_t); m++) {
+        struct packet part = blob_at(answer, tie->members[m]);
+        struct hsdp_error error = HSDP_ERROR_INIT;
+        struct tie other = {.line = "no such tie"};
+        bool is_there = tie_find(&part, tie->name, &other);
+
+        if (is_there && strcmp(tie->line, other.line) == 0 && tie->n_bytes == other.n_bytes &&
+            memcmp(tie->members, other.members, tie->n_bytes) == 0) {
+            continue;
+        }
+        error.status = HSDP_ERR_MISMATCH;
+        snprintf(error.operation, sizeof(error.operation), "%s", call->name);
+        snprintf(error.message, sizeof(error.message),
+                 "%s: parameter \"%.60s\" is tied over %zu ranks: rank %" PRIu32
+                 " has %.120s, rank %" PRIu32 " has %.120s",
+                 call->name, tie->name, tie->n_bytes / sizeof(uint32_t), rank, tie->line,
+                 tie->members[m], is_there ? other.line : "no such tie");
+        job_fail(model->job, &error);
+        return error_pass(call, &error);
+    }
+    return HSDP_OK;
+}
+
+int32_t ties_compare(const struct call *call, const hsdp_model *model, struct packet answer)
+{
+    int32_t status = HSDP_OK;
+
+    for (uint32_t r = 0; r < model->job->launch.world_ranks && status == HSDP_OK; r++) {
+        struct packet part = blob_at(answer, r);
+        struct tie tie;
+
+        while (status == HSDP_OK && tie_find(&part, NULL, &tie)) {
+            status = tie_compare(call, model, answer, r, &tie);
+        }
+    }
+    return status;
+}
+
+uint64_t names_count(const hsdp_model *model, uint32_t param)
+{
+    uint64_t n = 0;
+
+    for (uint32_t p = 0; p < model->n_params; p++) { /* names within a unit share one view */
+        n += p == param || (model->params[p].info.storage == param && model->params[p].is_alias);
+    }
+    return n;
+}
+
+/* Adds what one rank says to the parameters that it shares. */
+static void names_add(const hsdp_model *model, struct packet part, uint32_t rank,
+                      uint64_t *ret_n_names)
+{
+    while (part.at < part.n_bytes && !part.is_bad) {
+        const char *name = packet_get_text(&part);
+        uint64_t n = packet_get_number(&part);
+
+        for (uint32_t p = 0; p < model->n_params; p++) {
+            struct ranks members = {.n = 0};
+
+            if (tie_of(model, p) != NULL && strcmp(model->params[p].info.name, name) == 0) {
+                tie_members(model, p, &members);
+            }
+            for (uint32_t m = 0; m < members.n; m++) {
+                ret_n_names[p] += members.ranks[m] == rank ? n : 0;
+            }
+        }
+    }
+}
+
+int32_t ties_count(const struct call *call, hsdp_model *model, uint64_t *ret_n_names)
+{
+    struct packet payload = {0}, answer = {0};
+    struct meeting_text text;
+    struct request request;
+    int32_t status;
+
+    for (uint32_t p = 0; p < model->n_params; p++) {
+        if (tie_of(model, p) != NULL) {
+            packet_put_text(&payload, model->params[p].info.name);
+            packet_put_number(&payload, names_count(model, p));
+        }
+    }
+    request_of_job(call, model->job, &text, &request);
+    request.payload = payload.bytes != NULL ? payload.bytes : (unsigned char *)"";
+    request.payload_bytes = payload.n_bytes;
+    request.refusal = payload.is_bad ? HSDP_ERR_NO_MEMORY : HSDP_OK;
+    request.sentence = "no memory";
+    status = job_meet(call, model->job, &request, &answer);
+    for (uint32_t r = 0; r < model->job->launch.world_ranks && status == HSDP_OK; r++) {
+        names_add(model, blob_at(answer, r), r, ret_n_names);
+    }
+    packet_free(&payload);
+    packet_free(&answer);
+    return status;
+}
+
 /* ---------------------------------------------------------------------------------------- sync */
 
 /* Master and states of a parameter: -1 is the master. */
