@@ -158,31 +158,38 @@ static int32_t states_compare(const struct call *call, const hsdp_model *model,
     return HSDP_OK;
 }
 
+/* Takes one unit of what another rank has written. */
+static void unit_take(const hsdp_model *model, uint32_t unit, struct packet part)
+{
+    size_t n_skipped;
+
+    packet_get_text(&part); /* the states */
+    for (uint32_t before = 0; before < unit; before++) {
+        for (uint64_t n = packet_get_number(&part); n > 0; n--) {
+            packet_get_blob(&part, &n_skipped);
+        }
+    }
+    packet_get_number(&part);
+    for (uint32_t b = 0; b < model->units[unit].n_buffers; b++) {
+        buffer_read(model, unit, b, &part);
+    }
+}
+
 /* Gives every unit the values of the rank that saves this rank's shard of it. */
 static void replicas_take(const hsdp_model *model, struct packet answer)
 {
     for (uint32_t r = 0; r < model->job->launch.world_ranks; r++) {
-        size_t n_bytes, n_skipped;
+        size_t n_bytes;
         const void *blob = packet_get_blob(&answer, &n_bytes);
+        struct packet part = {.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
 
         for (uint32_t u = 0; u < model->n_units; u++) {
-            struct packet part = {.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
             uint32_t writer = UINT32_MAX;
 
             reference_plan.writer(model->plan, u, HSDP_SHARD_STEP, model->job->launch.rank, &writer,
                                   NULL);
-            if (writer != r) {
-                continue;
-            }
-            packet_get_text(&part);
-            for (uint32_t before = 0; before < u; before++) { /* skipped */
-                for (uint32_t n = (uint32_t)packet_get_number(&part); n > 0; n--) {
-                    packet_get_blob(&part, &n_skipped);
-                }
-            }
-            packet_get_number(&part);
-            for (uint32_t b = 0; b < model->units[u].n_buffers; b++) {
-                buffer_read(model, u, b, &part);
+            if (writer == r) {
+                unit_take(model, u, part);
             }
         }
     }

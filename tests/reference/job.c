@@ -79,68 +79,6 @@ uint64_t job_timeout_ms(const hsdp_job *job)
 
 /* -------------------------------------------------------------------------------------- create */
 
-/* A key that is not set gets a number that follows from another one. */
-static int32_t setting_derive(const struct call *call, struct settings *settings, const char *key,
-                              int64_t value)
-{
-    static const char source[] = "derived from nccl_timeout_seconds";
-    size_t k = 0;
-
-    while (strcmp(keys[k].name, key) != 0) {
-        k++;
-    }
-    if (settings->values[k] != NULL && strcmp(settings->sources[k], source) != 0) {
-        return HSDP_OK;
-    }
-    return settings_put_number(call, settings, key, value, source);
-}
-
-static int32_t settings_derive(const struct call *call, struct settings *settings)
-{
-    int64_t seconds = settings_number(settings, "nccl_timeout_seconds");
-    int32_t status = setting_derive(call, settings, "init_timeout_seconds", seconds);
-
-    if (status == HSDP_OK) {
-        status = setting_derive(call, settings, "heartbeat_timeout_seconds", seconds);
-    }
-    if (status == HSDP_OK) {
-        status = setting_derive(call, settings, "peer_silence_seconds", seconds < 5 ? seconds : 5);
-    }
-    return status;
-}
-
-/* What the values have to do with each other, and with this plugin. */
-static int32_t settings_check(const struct call *call, const struct settings *settings)
-{
-    int64_t seconds = settings_number(settings, "nccl_timeout_seconds");
-    const char *backend = settings_text(settings, "backend");
-    const char *path = settings_text(settings, "cpu_path");
-
-    if (settings_number(settings, "init_timeout_seconds") < seconds) {
-        return error_raise(call, HSDP_ERR_INVALID,
-                           "%s: init_timeout_seconds is %s; at least nccl_timeout_seconds, %" PRId64
-                           ", is allowed",
-                           call->name, settings_text(settings, "init_timeout_seconds"), seconds);
-    }
-    if (settings_number(settings, "peer_silence_seconds") > seconds) {
-        return error_raise(call, HSDP_ERR_INVALID,
-                           "%s: peer_silence_seconds is %s; 1 to nccl_timeout_seconds, %" PRId64
-                           ", is allowed",
-                           call->name, settings_text(settings, "peer_silence_seconds"), seconds);
-    }
-    if (strcmp(backend, "auto") != 0) {
-        return error_raise(call, HSDP_ERR_UNSUPPORTED,
-                           "%s: backend %s is not built into this plugin, only auto: sockets",
-                           call->name, backend);
-    }
-    if (strcmp(path, "auto") != 0 && strcmp(path, "plain") != 0) {
-        return error_raise(call, HSDP_ERR_UNAVAILABLE,
-                           "%s: cpu_path %s is not built into this plugin, only plain", call->name,
-                           path);
-    }
-    return HSDP_OK;
-}
-
 static int32_t spec_check(const struct call *call, const struct hsdp_job_spec *spec)
 {
     size_t n = spec->name != NULL ? strlen(spec->name) : 1;
@@ -183,10 +121,10 @@ static int32_t job_fill(const struct call *call, hsdp_job *job)
         status = settings_read(call, HOME_JOB, &job->spec.settings, NULL, &job->settings);
     }
     if (status == HSDP_OK) {
-        status = settings_derive(call, &job->settings);
+        status = job_settings_derive(call, &job->settings);
     }
     if (status == HSDP_OK) {
-        status = settings_check(call, &job->settings);
+        status = job_settings_check(call, &job->settings);
     }
     if (status == HSDP_OK) {
         port = settings_text(&job->settings, "rendezvous_port");
@@ -226,150 +164,6 @@ static int32_t table_create(const struct hsdp_job_spec *spec, hsdp_job **ret_job
     }
     *ret_job = job;
     return HSDP_OK;
-}
-
-/* ------------------------------------------------------------------------------------- connect */
-
-/* What has to be alike on all ranks. */
-static void alike_write(const hsdp_job *job, char *text, size_t n_bytes)
-{
-    static const char *const alike[] = {
-        "backend",
-        "nccl_timeout_seconds",
-        "init_timeout_seconds",
-        "heartbeat_timeout_seconds",
-        "peer_silence_seconds",
-        "rendezvous_port",
-        "flight_records",
-    };
-    size_t n = (size_t)snprintf(text, n_bytes, "attempt %s\n", job->launch.attempt);
-
-    for (size_t i = 0; i < sizeof(alike) / sizeof(alike[0]) && n < n_bytes; i++) {
-        const char *value = settings_text(&job->settings, alike[i]);
-
-        n += (size_t)snprintf(text + n, n_bytes - n, "%s=\"%s\"\n", alike[i],
-                              value != NULL ? value : "");
-    }
-}
-
-static int32_t callback_fail(const struct call *call, hsdp_job *job, const char *callback)
-{
-    struct hsdp_error error = HSDP_ERROR_INIT;
-
-    error.status = HSDP_ERR_UNAVAILABLE;
-    snprintf(error.operation, sizeof(error.operation), "%s", call->name);
-    snprintf(error.message, sizeof(error.message), "%s: %s of the host failed", call->name,
-             callback);
-    job_fail_here(job, &error);
-    return error_pass(call, &error);
-}
-
-/* Rank 0 makes the place known through the host's store, the others learn it there. */
-static int32_t place_share(const struct call *call, hsdp_job *job, uint64_t deadline_ms)
-{
-    struct launch *launch = &job->launch;
-    char key[96];
-    uint64_t n_bytes = 0;
-    int32_t result = 1;
-
-    snprintf(key, sizeof(key), "hsdp/%s/place", job->name);
-    if (launch->rank == 0) {
-        snprintf(launch->place, sizeof(launch->place), "hsdp-reference-%d-%p-%" PRIu64,
-                 (int)getpid(), (void *)job, now_ms());
-        result = job->spec.kv_put(job->spec.user, key, launch->place, sizeof(launch->place));
-        return result == 0 ? HSDP_OK : callback_fail(call, job, "kv_put");
-    }
-    while (result == 1 && now_ms() < deadline_ms) {
-        if (atomic_load(&job->is_failed)) {
-            return job_failure(call, job, NULL);
-        }
-        result = job->spec.kv_get(job->spec.user, key, launch->place, sizeof(launch->place),
-                                  &n_bytes, 100);
-    }
-    launch->place[sizeof(launch->place) - 1] = '\0';
-    return result == 0 || result == 1 ? HSDP_OK : callback_fail(call, job, "kv_get");
-}
-
-static int32_t server_open(const struct call *call, hsdp_job *job)
-{
-    int error = server_start(job->launch.place, job->launch.world_ranks, &job->server);
-
-    if (error == EADDRINUSE) {
-        return error_raise(call, HSDP_ERR_ADDRESS_IN_USE,
-                           "%s: another process is rank 0 of the job \"%s\" already", call->name,
-                           job->name);
-    }
-    if (error != 0) {
-        return error_raise(call, HSDP_ERR_UNAVAILABLE, "%s: cannot listen: %s", call->name,
-                           strerror(error));
-    }
-    return HSDP_OK;
-}
-
-/* Says who this is, and waits until all others have done so. */
-static int32_t ranks_meet(const struct call *call, hsdp_job *job, uint64_t deadline_ms)
-{
-    struct packet hello = {0}, answer = {0};
-    struct meeting_text text;
-    struct request request;
-    char alike[1024];
-    uint64_t now = now_ms();
-    int32_t status;
-
-    packet_put_number(&hello, job->launch.rank);
-    packet_put_number(&hello, job->launch.world_ranks);
-    connection_send(job, (struct frame){.kind = FRAME_HELLO}, &hello);
-    packet_free(&hello);
-    alike_write(job, alike, sizeof(alike));
-    request_of_job(call, job, &text, &request);
-    request.key = KEY_CONNECT;
-    request.alike = alike;
-    request.timeout_ms = deadline_ms > now ? deadline_ms - now : 1;
-    status = job_meet(call, job, &request, &answer);
-    packet_free(&answer);
-    return status;
-}
-
-static int32_t job_connect(const struct call *call, hsdp_job *job)
-{
-    uint64_t deadline_ms =
-        now_ms() + (uint64_t)settings_number(&job->settings, "init_timeout_seconds") * 1000;
-    int32_t status = HSDP_OK;
-
-    if (job->launch.world_ranks == 1) {
-        return HSDP_OK;
-    }
-    if (job->spec.kv_put != NULL) {
-        status = place_share(call, job, deadline_ms);
-    }
-    if (status == HSDP_OK && job->launch.rank == 0) {
-        status = server_open(call, job);
-    }
-    if (status == HSDP_OK) {
-        status = connection_open(call, job, job->launch.place, deadline_ms);
-    }
-    if (status == HSDP_OK) {
-        status = ranks_meet(call, job, deadline_ms);
-    }
-    return status;
-}
-
-static int32_t table_connect(hsdp_job *job, struct hsdp_error *reterr)
-{
-    const struct call call = {"job.connect", reterr};
-    int32_t status = job_enter(&call, job);
-
-    if (status != HSDP_OK) {
-        return status;
-    }
-    if (job->has_tried) {
-        return job_leave(job, error_raise(&call, HSDP_ERR_STATE,
-                                          "job.connect: called before; a job connects once"));
-    }
-    job->has_tried = true;
-    status = job_connect(&call, job);
-    job->is_connected = status == HSDP_OK;
-    return job_leave(job, status);
 }
 
 /* ------------------------------------------------------------------------------- close, destroy */
@@ -539,99 +333,6 @@ static int32_t table_info(const hsdp_job *job, struct hsdp_job_info *ret_info,
     return HSDP_OK;
 }
 
-/* ------------------------------------------------------------------------------------ settings */
-
-static int32_t table_setting(const hsdp_job *job, const char *key, const char **ret_value,
-                             const char **ret_source, struct hsdp_error *reterr)
-{
-    const struct call call = {"job.setting", reterr};
-    int32_t status = job_look(&call, job);
-
-    if (status != HSDP_OK) {
-        return status;
-    }
-    if (!call_has(&call, "key", key) || !call_has(&call, "ret_value", ret_value) ||
-        !call_has(&call, "ret_source", ret_source)) {
-        return HSDP_ERR_INVALID;
-    }
-    return settings_tell(&call, &job->settings, key, ret_value, ret_source);
-}
-
-static const struct key *key_find(const char *name)
-{
-    for (size_t k = 0; k < N_KEYS; k++) {
-        if ((keys[k].homes & HOME_JOB) != 0 && strcmp(keys[k].name, name) == 0) {
-            return &keys[k];
-        }
-    }
-    return NULL;
-}
-
-/* Refuses a value here, before the ranks compare it. */
-static int32_t value_check(const struct call *call, const struct key *key, const char *value)
-{
-    const struct range range = {key->name, key->least, key->most};
-    int64_t number;
-
-    return number_read(call, &range, value, &number);
-}
-
-static int32_t setting_agree(const struct call *call, hsdp_job *job, const struct key *key,
-                             const char *value)
-{
-    struct hsdp_error error = HSDP_ERROR_INIT;
-    const struct call quiet = {call->name, &error};
-    struct packet answer = {0};
-    struct meeting_text text;
-    struct request request;
-    char alike[256];
-    int32_t status;
-
-    snprintf(alike, sizeof(alike), "%s=%.128s", key->name, value);
-    request_of_job(call, job, &text, &request);
-    request.alike = alike;
-    request.refusal = value_check(&quiet, key, value);
-    request.sentence = error.message;
-    status = job_meet(call, job, &request, &answer);
-    packet_free(&answer);
-    if (status == HSDP_OK) {
-        status = settings_put(call, &job->settings, key->name, value, "host");
-    }
-    if (status == HSDP_OK) {
-        status = settings_derive(call, &job->settings);
-        job_retime(job);
-    }
-    return status;
-}
-
-static int32_t table_setting_set(hsdp_job *job, const char *key, const char *value,
-                                 struct hsdp_error *reterr)
-{
-    const struct call call = {"job.setting_set", reterr};
-    int32_t status = job_enter_connected(&call, job);
-    const struct key *found;
-    const char *text, *source;
-
-    if (status != HSDP_OK) {
-        return status;
-    }
-    if (!call_has(&call, "key", key) || !call_has(&call, "value", value)) {
-        return job_leave(job, HSDP_ERR_INVALID);
-    }
-    found = key_find(key);
-    if (found == NULL) {
-        status = settings_tell(&call, &job->settings, key, &text, &source); /* lists the keys */
-    } else if (strcmp(key, "nccl_timeout_seconds") != 0 &&
-               strcmp(key, "heartbeat_timeout_seconds") != 0 &&
-               strcmp(key, "peer_silence_seconds") != 0) {
-        status = error_raise(&call, HSDP_ERR_STATE,
-                             "job.setting_set: %s is fixed once the job exists", key);
-    } else {
-        status = setting_agree(&call, job, found, value);
-    }
-    return job_leave(job, status);
-}
-
 /* ------------------------------------------------------------------------------ phases, tickets */
 
 static int32_t table_phase_push(hsdp_job *job, const char *phase, uint64_t timeout_ms,
@@ -731,14 +432,14 @@ static int32_t table_ticket_order(hsdp_job *job, uint64_t ticket, void *stream,
 const struct hsdp_job_ops reference_job = {
     .struct_size = sizeof(struct hsdp_job_ops),
     .create = table_create,
-    .connect = table_connect,
+    .connect = job_table_connect,
     .close = table_close,
     .destroy = table_destroy,
     .abort = table_abort,
     .status = table_status,
     .info = table_info,
-    .setting = table_setting,
-    .setting_set = table_setting_set,
+    .setting = job_table_setting,
+    .setting_set = job_table_setting_set,
     .phase_push = table_phase_push,
     .phase_pop = table_phase_pop,
     .ticket_wait = table_ticket_wait,

@@ -130,6 +130,21 @@ void job_drop(hsdp_job *job);
 /** Of an operation that begins now: the innermost phase's, or the setting. */
 uint64_t job_timeout_ms(const hsdp_job *job);
 
+/* job_connect.c: function of the table. */
+int32_t job_table_connect(hsdp_job *job, struct hsdp_error *reterr);
+
+/* ---------------------------------------------------------------------------- job_settings.c */
+
+/** Gives keys that are not set the values that follow from others. */
+int32_t job_settings_derive(const struct call *call, struct settings *settings);
+/** What the values have to do with each other, and with this plugin. */
+int32_t job_settings_check(const struct call *call, const struct settings *settings);
+/* Functions of the table. */
+int32_t job_table_setting(const hsdp_job *job, const char *key, const char **ret_value,
+                          const char **ret_source, struct hsdp_error *reterr);
+int32_t job_table_setting_set(hsdp_job *job, const char *key, const char *value,
+                              struct hsdp_error *reterr);
+
 /* ------------------------------------------------------------------------------- operation.c */
 
 /**

@@ -232,8 +232,16 @@ bool flat_find(const hsdp_model *model, uint32_t unit, uint32_t buffer, int32_t 
 /** Sends this rank's shards of all units to those that have parts of the same ones. */
 int32_t model_publish(const struct call *call, hsdp_model *model, uint64_t *ticket);
 
-/* ------------------------------------------------------- edit.c and move.c: functions of the table
- */
+/* ---------------------------------------- model_views.c, edit.c, move.c: functions of the table */
+
+int32_t model_param_view(hsdp_model *model, uint32_t param, int32_t view,
+                         struct hsdp_tensor *ret_view, struct hsdp_error *reterr);
+int32_t model_flat_view(hsdp_model *model, uint32_t unit, uint32_t buffer, int32_t flat,
+                        struct hsdp_tensor *ret_view, struct hsdp_error *reterr);
+int32_t model_state_create(hsdp_model *model, const char *name, const char *dtype,
+                           uint32_t *ret_state, struct hsdp_error *reterr);
+int32_t model_state_info(const hsdp_model *model, uint32_t state, const char **ret_name,
+                         const char **ret_dtype, struct hsdp_error *reterr);
 
 int32_t edit_begin(hsdp_model *model, void *stream, struct hsdp_error *reterr);
 int32_t edit_end(hsdp_model *model, void *stream, struct hsdp_error *reterr);

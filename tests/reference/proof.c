@@ -292,6 +292,19 @@ static void counters_keep(struct proof *proof, bool is_back)
     }
 }
 
+/* No trace is left: everything counts from 1 again. */
+static void numbers_reset(hsdp_model *model)
+{
+    model->n_steps = model->n_passes = model->n_publishes = 0;
+    for (uint32_t u = 0; u < model->n_units; u++) {
+        model->units[u].n_reductions = 0;
+    }
+    for (uint32_t c = 0; c < model->n_classes; c++) {
+        model->logs[c].n_passes = model->logs[c].n_compared = 0;
+        packet_free(&model->logs[c].made_whole);
+    }
+}
+
 static int32_t proof_run(const struct call *call, struct proof *proof)
 {
     hsdp_model *model = proof->model;
@@ -330,8 +343,8 @@ int32_t model_prove(const struct call *call, hsdp_model *model)
     if (status != HSDP_OK) {
         return status;
     }
-    status = proof_agree(call, &proof);
-    model->n_steps = 0; /* no trace is left */
+    status = proof_agree(call, &proof); /* behind it no rank asks with the old numbers any more */
+    numbers_reset(model);
     counters_keep(&proof, true);
     return status;
 }

@@ -40,7 +40,7 @@ void error_begin(struct hsdp_error *error, int32_t status, const struct meeting 
     snprintf(error->unit, sizeof(error->unit), "%s", request->unit);
     error_say(error, "%s", request->operation);
     if (request->unit[0] != '\0') {
-        error_say(error, " of unit \"%s\"", request->unit);
+        error_say(error, " of unit \"%s\", sequence %" PRIu64, request->unit, request->sequence);
     }
     error_say(error, ": ");
 }
@@ -188,20 +188,22 @@ void server_find_deadlock(struct server *server, uint32_t rank)
 {
     struct meeting *meeting = rank_waits_in(server, rank);
     bool *is_seen = calloc(server->world_ranks, sizeof(*is_seen));
+    bool is_found = false;
     struct hsdp_error error;
 
     if (is_seen != NULL && meeting != NULL) {
         error_begin(&error, HSDP_ERR_MISMATCH, meeting);
         error_say(&error, "rank %" PRIu32 " waits for ", rank);
         missing_say(server, meeting, &error);
-        if (circle_find(server, meeting, rank, is_seen, &error)) {
-            for (uint32_t r = 0; r < server->world_ranks; r++) {
-                if (meeting_misses(meeting, r)) {
-                    error_miss(&error, r);
-                }
-            }
-            server_fail(server, &error);
+        is_found = circle_find(server, meeting, rank, is_seen, &error);
+    }
+    for (uint32_t r = 0; r < server->world_ranks && is_found; r++) {
+        if (meeting_misses(meeting, r)) {
+            error_miss(&error, r);
         }
+    }
+    if (is_found) {
+        server_fail(server, &error);
     }
     free(is_seen);
 }

@@ -380,23 +380,14 @@ static void first_holders(const hsdp_model *model, uint32_t param, struct ranks 
 
 static void ties_take(const hsdp_model *model, struct packet answer)
 {
-    for (uint32_t r = 0; r < model->job->launch.world_ranks; r++) {
-        size_t n_bytes;
-        const void *blob = packet_get_blob(&answer, &n_bytes);
-        struct packet part = {.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
+    for (uint32_t p = 0; p < model->n_params; p++) {
+        struct ranks first = {.n = 0};
 
-        for (uint32_t p = 0; p < model->n_params; p++) {
-            struct ranks first;
-
-            if (tie_of(model, p) == NULL) {
-                continue;
-            }
+        if (tie_of(model, p) != NULL) {
             first_holders(model, p, &first);
-            for (uint32_t i = 0; i < first.n; i++) {
-                if (first.ranks[i] == r) {
-                    tie_read(model, p, part);
-                }
-            }
+        }
+        for (uint32_t i = 0; i < first.n; i++) {
+            tie_read(model, p, blob_at(answer, first.ranks[i]));
         }
     }
 }
