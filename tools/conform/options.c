@@ -27,8 +27,8 @@ static const char help_text[] =
     "                      it is always printed, and the same seed draws the same)\n"
     "  -c, --chapter=NAME  run this chapter only; may be given several times\n"
     "  -k, --check=TEXT    run only checks with TEXT in their names; likewise\n"
-    "  -j, --jobs=N        how many checks may run at a time, 1 to 64 (default: one for each\n"
-    "                      processor, at most 8)\n"
+    "  -j, --jobs=N        how many checks may run at a time, 1 to 64 (default: two for each\n"
+    "                      processor, since many wait; at most 16)\n"
     "  -t, --limit=SECONDS end each check after so long, 1 to 3600 (default: the check's own\n"
     "                      limit, mostly 20 seconds)\n"
     "  -l, --list          print the names of chapters and checks, and run none\n"
@@ -230,7 +230,10 @@ static uint32_t own_jobs(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
 
-    return n < 1 ? 1u : n > (long)OPTIONS_OWN_JOBS ? OPTIONS_OWN_JOBS : (uint32_t)n;
+    if (n < 1) {
+        return 1;
+    }
+    return n > (long)OPTIONS_OWN_JOBS / 2 ? OPTIONS_OWN_JOBS : 2 * (uint32_t)n;
 }
 
 int options_parse(struct options *ret, int argc, char **argv)

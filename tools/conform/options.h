@@ -9,7 +9,7 @@
 
 #define OPTIONS_MAX_FILTERS 32u
 #define OPTIONS_MAX_JOBS    64u
-#define OPTIONS_OWN_JOBS    8u   /* at most, unless the user says otherwise */
+#define OPTIONS_OWN_JOBS    16u  /* at most, unless the user says otherwise */
 #define OPTIONS_MAX_SECONDS 3600 /* of --limit */
 
 /* What a run of the kit ends with. */
