@@ -70,7 +70,7 @@ static void barriers_start(struct arguments *arguments, uint64_t stride, uint64_
                                                                  arguments->err));
 }
 
-/* A struct_size above the stride: the next one would begin within it. */
+/* Elements of group.start say their own size, so nothing says with what a stride is refused. */
 static void strides_refuse(struct arguments *arguments)
 {
     struct hsdp_coll_spec barriers[2] = {HSDP_COLL_SPEC_INIT, HSDP_COLL_SPEC_INIT};
@@ -90,11 +90,11 @@ static void strides_refuse(struct arguments *arguments)
                         HSDP_ERR_VERSION);
     arguments_refuse_as(a, "group.start with 0 bytes between elements",
                         a->api->group->start(a->group, barriers, 0, 2, NULL, longs, a->err),
-                        HSDP_ERR_VERSION);
+                        ARGUMENTS_ANY_REFUSAL);
     arguments_refuse_as(
         a, "group.start with fewer bytes between elements than ABI 1.0 has",
         a->api->group->start(a->group, barriers, COLL_1_0 - 8, 2, NULL, longs, a->err),
-        HSDP_ERR_VERSION);
+        ARGUMENTS_ANY_REFUSAL);
     barriers[1].struct_size = 0;
     arguments_refuse_as(
         a, "group.start whose second spec has a struct_size of 0",

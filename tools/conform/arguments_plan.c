@@ -345,6 +345,9 @@ void plan_unfinished(struct conform *conform)
     arguments_refuse(&a, ops->mesh(a.plan, &out->plan_mesh, a.err), HSDP_ERR_STATE);
     arguments_refuse(&a, ops->setting(a.plan, "slots", &out->texts[0], &out->texts[1], a.err),
                      HSDP_ERR_STATE);
+    arguments_refuse(
+        &a, ops->class_setting(a.plan, 0, "param_dtype", &out->texts[0], &out->texts[1], a.err),
+        HSDP_ERR_STATE);
     arguments_refuse(&a, ops->class_info(a.plan, 0, &out->class_info, a.err), HSDP_ERR_STATE);
     arguments_refuse(&a, ops->unit_info(a.plan, 0, &out->unit_info, a.err), HSDP_ERR_STATE);
     arguments_refuse(&a, ops->buffer_info(a.plan, 0, 0, &out->buffer_info, a.err), HSDP_ERR_STATE);

@@ -45,6 +45,9 @@ static int32_t call_group_start(struct arguments *a, const void *spec)
     size_t spec_bytes;
 
     memcpy(&spec_bytes, spec, sizeof(spec_bytes));
+    if (spec_bytes < sizeof(struct hsdp_coll_spec)) {
+        spec_bytes = sizeof(struct hsdp_coll_spec); /* one thing at a time is wrong */
+    }
     return a->api->group->start(a->group, spec, spec_bytes, 1, NULL, NULL, a->err);
 }
 
