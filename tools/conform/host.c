@@ -144,10 +144,14 @@ void host_open(struct host *host, uint32_t rank, const char *dims, const char *s
 
 void host_leave(struct host *host)
 {
-    host->api->model->destroy(host->model);
+    if (host->model != NULL) {
+        host->api->model->destroy(host->model);
+    }
+    if (host->job != NULL) { /* it may have joined none */
+        host->api->job->destroy(host->job);
+    }
     host->api->plan->destroy(host->plan);
     host->api->mesh->destroy(host->mesh);
-    host->api->job->destroy(host->job);
     hsdp_plugin_unload(host->plugin);
     free(host->scratch);
     memset(host, 0, sizeof(*host));

@@ -162,6 +162,7 @@ void plan_wrong_ties(struct conform *conform)
 {
     static const int64_t other_shape[] = {7};
     struct hsdp_param_spec spec = param_of("w");
+    uint32_t index = 0;
     struct host host;
 
     plan_open(conform, &host, "pp=4,dp=2");
@@ -186,7 +187,8 @@ void plan_wrong_ties(struct conform *conform)
     spec.tied_over = "dp";
     param_refused(&host, &spec, HSDP_ERR_INVALID);
     spec.tied_over = "pp[0,9]";
-    param_refused(&host, &spec, HSDP_ERR_INVALID);
+    numbers_refused(&host, host.api->plan->add_param(host.plan, &spec, &index, &host.err),
+                    HSDP_ERR_INVALID);
     spec.tied_over = "pp[1,-1]";
     param_refused(&host, &spec, HSDP_ERR_NOT_MEMBER);
     plan_close(&host);

@@ -265,6 +265,21 @@ static uint64_t members_find(const struct mesh_row *row, uint32_t dims, uint32_t
     return n;
 }
 
+/* "x" means x_replicate and x_shard, where there is no x. */
+void plan_mesh_halves(struct conform *conform)
+{
+    static const struct mesh_row row = {{"x_replicate", "cp", "x_shard"}, {2, 2, 2}, 3};
+    static const uint32_t halves[] = {0, 1, 4, 5}, all[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct hsdp_mesh_spec spec = spec_of(&row);
+    hsdp_mesh *mesh = NULL;
+
+    spec.data_dims = "x_replicate,x_shard";
+    conform_must(conform, conform->api->mesh->create(&spec, &mesh, &conform->err));
+    members_expect(conform, mesh, "x", 5, halves, 4);
+    members_expect(conform, mesh, "cp,x", 5, all, 8);
+    conform->api->mesh->destroy(mesh);
+}
+
 void plan_mesh_random_members(struct conform *conform)
 {
     static const char *const names[] = {"a", "b", "c", "d"};
@@ -307,6 +322,7 @@ void plan_mesh_coordinates(struct conform *conform)
     members_expect(conform, mesh, "pp[0,-1]", 3, ends, 2);
     members_expect(conform, mesh, "pp[-1,0]", 15, ends, 2);
     members_expect(conform, mesh, "dp[0,1]", 7, middle, 2);
+    members_expect(conform, mesh, "dp[1,0,-2,1]", 7, middle, 2); /* ascending, each once */
     members_expect(conform, mesh, "dp[-1]", 11, last, 1);
     conform->api->mesh->destroy(mesh);
 }

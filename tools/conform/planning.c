@@ -20,6 +20,7 @@ static const struct conform_check checks[] = {
     {"names that are none are refused", MESH, plan_mesh_wrong_names, 1, 0, 0},
     {"unknown data dimensions are refused", MESH, plan_mesh_unknown_data, 1, 0, 0},
     {"members of dimensions are in mesh order", SELECTOR, plan_mesh_members, 1, 0, 0},
+    {"a name means its two halves where it is split", SELECTOR, plan_mesh_halves, 1, 0, 0},
     {"members in random meshes", SELECTOR, plan_mesh_random_members, 1, 0, 0},
     {"members at coordinates, also from the end", SELECTOR, plan_mesh_coordinates, 1, 0, 0},
     {"a small buffer learns how many there are", SELECTOR, plan_mesh_small_buffer, 1, 0, 0},

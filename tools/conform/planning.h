@@ -15,6 +15,7 @@ void plan_mesh_wrong_sizes(struct conform *conform);
 void plan_mesh_wrong_names(struct conform *conform);
 void plan_mesh_unknown_data(struct conform *conform);
 void plan_mesh_members(struct conform *conform);
+void plan_mesh_halves(struct conform *conform);
 void plan_mesh_random_members(struct conform *conform);
 void plan_mesh_coordinates(struct conform *conform);
 void plan_mesh_small_buffer(struct conform *conform);

@@ -153,6 +153,29 @@ void step_discard(struct conform *conform)
     host_close(&host);
 }
 
+/* Masters that are no parameters were written: nobody sees it, and they are put back. */
+static void unpublished_run(struct host *host)
+{
+    host_load(host, numbers_small);
+    numbers_step(host, numbers_one);
+    host_descend(host, 1.0, 1.0);
+    step_drop(host);
+    params_expect(host, 0.0);
+    host_load(host, numbers_small);
+    numbers_step(host, numbers_one);
+    host_descend(host, 2.0, 1.0);
+    host_step_end(host);
+    params_expect(host, 2.0);
+}
+
+void step_discard_of_written(struct conform *conform)
+{
+    static const struct numbers_trial trial = {
+        "dp=2", "param_dtype=bf16", "unit a: w[97]; unit b: x[5] y[1031]", unpublished_run};
+
+    numbers_try(conform, &trial);
+}
+
 static void drops_run(struct host *host)
 {
     for (int i = 0; i < 2; i++) {

@@ -26,6 +26,8 @@ static const struct conform_check checks[] = {
     {"a step reaches ranks that are late, or wait", "step.h: end", step_publishes_to_the_late, 4, 0,
      0},
     {"discard leaves values as they were", "step.h: discard", step_discard, 2, 0, 0},
+    {"discard publishes nothing that was written", "step.h: discard", step_discard_of_written, 2, 0,
+     0},
     {"end and discard drop gradients", "step.h: end, discard", step_drops_gradients, 2, 0, 0},
     {"steps are numbered from 1", "step.h: hsdp_step_info; model.h: info", step_counts, 2, 0, 0},
     {"a window without a pass of scope full is named", BEGIN, step_unclosed_window, 2, 0, 0},

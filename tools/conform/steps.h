@@ -24,6 +24,7 @@ void step_moves_values(struct conform *conform);
 void step_publishes_to_all(struct conform *conform);
 void step_publishes_to_the_late(struct conform *conform);
 void step_discard(struct conform *conform);
+void step_discard_of_written(struct conform *conform);
 void step_drops_gradients(struct conform *conform);
 void step_counts(struct conform *conform);
 void step_unclosed_window(struct conform *conform);
