@@ -164,25 +164,6 @@ void coll_not_member(struct conform *conform)
     host_close(&host);
 }
 
-void coll_other_member_later(struct conform *conform)
-{
-    hsdp_group *group = NULL;
-    struct host host;
-
-    numbers_join(conform, &host, "dp=2", "");
-    if (host.rank == 0) {
-        group = group_ask(&host, "dp");
-    }
-    host_must(&host, host.api->group->connect(host.job, &host.err));
-    if (host.rank == 1) {
-        group = group_ask(&host, "dp");
-    }
-    host_must(&host, host.api->group->connect(host.job, &host.err));
-    host_expect_number(&host, "sum", 0, group_sum(&host, group, host.rank), 1.0);
-    host.api->group->destroy(group);
-    host_close(&host);
-}
-
 /* -------------------------------------------------------------------------------------- starting
  */
 

@@ -39,7 +39,6 @@ static const struct conform_check checks[] = {
     {"members and index are those of the selector", "group.h: info, members", coll_members, 4, 0,
      0},
     {"who is outside of a selector gets no group", "group.h: create", coll_not_member, 4, 0, 0},
-    {"a member may ask for its group later", "group.h: connect", coll_other_member_later, 2, 0, 0},
     {"several collectives start in one call", "group.h: start", coll_several, 4, 0, 0},
     {"specs and tensors of a newer host", "group.h: start: spec_bytes", coll_strides, 2, 0, 0},
     {"tickets are done in any order", "job.h: ticket_wait", coll_tickets, 2, 0, 0},

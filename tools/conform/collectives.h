@@ -74,7 +74,6 @@ void coll_one_rank(struct conform *conform);
 void coll_derived(struct conform *conform);
 void coll_members(struct conform *conform);
 void coll_not_member(struct conform *conform);
-void coll_other_member_later(struct conform *conform);
 void coll_several(struct conform *conform);
 void coll_strides(struct conform *conform);
 void coll_tickets(struct conform *conform);

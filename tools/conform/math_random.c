@@ -11,7 +11,7 @@
  * The n-th case of a check is drawn from the kit's seed plus n. So a case that fails is the first
  * one of a run with the seed that it prints.
  */
-#define N_CASES 24u
+#define N_CASES 40u
 
 static struct random_case drawn;
 

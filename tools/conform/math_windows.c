@@ -276,6 +276,32 @@ void math_wire_of_windows(struct conform *conform)
     host_close(&host);
 }
 
+/* The same over a wire of fp32: the views are narrow, and what is added up on a rank is not. */
+static void local_fp32_run(struct host *host)
+{
+    host_backward(host, window_scope, 0, two_parts);
+    host_backward(host, HSDP_SCOPE_FULL, 1, two_parts);
+    host_step(host, 0.0);
+    numbers_expect_grad(host, "w", 1.0 + 3.0 * 0x1p-9, EXACT);
+    host_must(host, host->api->step->discard(host->model, NULL, &host->err));
+}
+
+void math_narrow_views(struct conform *conform)
+{
+    struct host host;
+
+    numbers_join(conform, &host, "dp=2", "");
+    for (window_scope = HSDP_SCOPE_NONE; window_scope <= HSDP_SCOPE_FULL; window_scope++) {
+        char settings[96];
+        struct numbers_trial trial = {"dp=2", settings, "unit a: w[97]", local_fp32_run};
+
+        snprintf(settings, sizeof(settings), "gradient_dtype=bf16 accumulation_scope=%s",
+                 host_scopes[window_scope]);
+        numbers_try_joined(&host, &trial);
+    }
+    host_close(&host);
+}
+
 /* The dtype of each view is what was asked for. */
 static void dtype_expect(const struct hsdp_tensor *view, const char *what, const char *dtype)
 {

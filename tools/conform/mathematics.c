@@ -42,6 +42,7 @@ static const struct conform_check checks[] = {
     {"contributions are rounded to the wire once", DTYPES, math_wire, 4, 0, 0},
     {"the sum of a narrow wire does not overflow", DTYPES, math_wire_overflow, 4, 0, 0},
     {"a window of scope none is rounded as a whole", DTYPES, math_wire_of_windows, 2, 0, 0},
+    {"microbatches of narrow views add in fp32", DTYPES, math_narrow_views, 2, 0, 0},
     {"views have the dtypes that were asked for", DTYPES, math_dtypes, 2, 0, 0},
     {"gradients of two names in a unit add", TIES, math_names_of_one_unit, 2, 0, 0},
     {"gradients of names in two units add", TIES, math_names_of_two_units, 2, 0, 0},

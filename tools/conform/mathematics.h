@@ -34,6 +34,7 @@ void math_foreign(struct conform *conform);
 void math_wire(struct conform *conform);
 void math_wire_overflow(struct conform *conform);
 void math_wire_of_windows(struct conform *conform);
+void math_narrow_views(struct conform *conform);
 void math_dtypes(struct conform *conform);
 void math_fresh(struct conform *conform);
 void math_slots(struct conform *conform);

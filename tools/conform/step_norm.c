@@ -110,6 +110,28 @@ void step_norm_is_exact(struct conform *conform)
     numbers_try(conform, &trial);
 }
 
+/* Ones beside 2^27, whose square has no room for them: they count together. */
+static double large_and_ones(struct host_at at)
+{
+    return at.elem == 0 ? 0x1p27 : 1.0;
+}
+
+static void small_run(struct host *host)
+{
+    double norm = numbers_step(host, large_and_ones).norm;
+
+    numbers_expect_near("the norm", norm, sqrt(0x1p54 + 8191.0), 1e-15);
+    step_drop(host);
+}
+
+void step_norm_of_small(struct conform *conform)
+{
+    static const struct numbers_trial trial = {"dp=4", "shard_size=2", "unit a: w[8192]",
+                                               small_run};
+
+    numbers_try(conform, &trial);
+}
+
 static double first_norm;
 
 /* Sums that are exact, so that the gradients have one value. */

@@ -11,6 +11,7 @@ static const struct conform_check checks[] = {
     {"replicas count once in the norm", NORM, step_norm_of_replicas, 4, 0, 0},
     {"experts, parts and norms of layers count once each", NORM, step_norm_of_classes, 4, 0, 0},
     {"the norm is that of the gradients", NORM, step_norm_is_exact, 4, 0, 0},
+    {"small gradients count beside a large one", NORM, step_norm_of_small, 4, 0, 0},
     {"the norm does not depend on strategy", NORM, step_norm_of_any_strategy, 4, 0, 0},
     {"norm_p of 1, 2, 2.5, 8 and HUGE_VAL", NORM, step_norm_p, 2, 0, 0},
     {"clip is max_norm by the norm, and at most 1", FACTOR, step_clip, 2, 0, 0},

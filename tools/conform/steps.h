@@ -9,6 +9,7 @@
 void step_norm_of_replicas(struct conform *conform);
 void step_norm_of_classes(struct conform *conform);
 void step_norm_is_exact(struct conform *conform);
+void step_norm_of_small(struct conform *conform);
 void step_norm_of_any_strategy(struct conform *conform);
 void step_norm_p(struct conform *conform);
 void step_clip(struct conform *conform);
