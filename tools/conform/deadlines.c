@@ -42,7 +42,7 @@ static void connect_run(struct conform *conform, uint32_t missing)
     conform_meet(conform);
     if (conform->rank != missing) {
         end.missing = missing;
-        end.since_ms = conform_now_ms();
+        end.since_ms = scene_since(&scene);
         conform_must_refuse(conform, scene.api->job->connect(scene.job, &conform->err),
                             HSDP_ERR_TIMEOUT);
         scene_expect_end(&scene, &end);
@@ -77,7 +77,7 @@ static void away_run(struct conform *conform, const char *selector, uint32_t wai
     scene.group = scene_group(&scene, selector, 0);
     prepare_end(&scene);
     if ((waits >> conform->rank & 1u) != 0) {
-        end.since_ms = conform_now_ms();
+        end.since_ms = scene_since(&scene);
         end.timeout_ms = DEADLINES_T_MS;
         ticket = scene_barrier(&scene, 0);
         conform_must_refuse(conform, scene_wait(&scene, ticket), HSDP_ERR_TIMEOUT);
@@ -198,7 +198,7 @@ static void alone_run(struct conform *conform, const char *operation,
     scene_gather(&scene);
     prepare_end(&scene);
     if (scene.rank == 0) {
-        end.since_ms = conform_now_ms();
+        end.since_ms = scene_since(&scene);
         wait(&scene);
         scene_expect_end(&scene, &end);
     }
@@ -300,7 +300,7 @@ static void stopped_run(struct conform *conform)
     }
     conform_meet(conform);
     kill(conform_process(conform, 1), SIGSTOP);
-    end.since_ms = conform_now_ms();
+    end.since_ms = scene_since(&scene);
     end.timeout_ms = DEADLINES_T_MS;
     conform_must_refuse(conform, scene_wait(&scene, scene_barrier(&scene, 0)), HSDP_ERR_TIMEOUT);
     scene_expect_end(&scene, &end);

@@ -10,7 +10,7 @@ static void wait_alone(struct scene *scene, uint64_t call_timeout_ms, uint64_t t
     struct scene_end end = {.operation = "barrier", .group = "dp", .missing = 1};
     uint64_t ticket;
 
-    end.since_ms = conform_now_ms();
+    end.since_ms = scene_since(scene);
     end.timeout_ms = timeout_ms;
     ticket = scene_barrier(scene, call_timeout_ms);
     conform_must_refuse(scene->conform, scene_wait(scene, ticket), HSDP_ERR_TIMEOUT);

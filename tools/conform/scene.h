@@ -106,9 +106,12 @@ struct scene_end {
     const char *operation; /* a part of its name */
     const char *group;     /* NULL = any */
     uint32_t missing;      /* the one rank that is missing */
-    uint64_t since_ms;     /* when this rank made the call */
+    uint64_t since_ms;     /* what scene_since has told just before */
     uint64_t timeout_ms;
 };
+
+/** Milliseconds now, when this rank begins to wait; it notes who is the first. */
+uint64_t scene_since(struct scene *scene);
 
 /** A wait that was refused with HSDP_ERR_TIMEOUT has ended at its deadline, and says so. */
 void scene_expect_end(struct scene *scene, const struct scene_end *end);
