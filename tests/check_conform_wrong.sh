@@ -19,34 +19,38 @@ tab=$(printf '\t')
 WRONG_PLUGIN=$HSDP_TEST_PLUGIN
 export WRONG_PLUGIN
 
-# patched_build PATCH OBJECT FOLDER...: a plugin of the patched file and of all other objects under
-# FOLDERs; it is linked with what OBJECT, the good one, needs.
+# objects FOLDER FILE: what the build has made of each source of a folder, but of FILE.
+objects() {
+    for source in "$here/../$1"/*.c; do
+        [ "$source" = "$here/../$2" ] ||
+            echo "$build/../$1/.libs/$(basename "$source" .c).o"
+    done
+}
+
+# patched_build PATCH GOOD FOLDER [ARCHIVE]: a plugin of the patched file, the other objects of FOLDER,
+# and what it needs of ARCHIVE; it is linked with the libraries of GOOD.
 patched_build() {
-    patch=$1
-    good=$2
-    shift 2
-    file=$(sed -n 's|^+++ b/||p' "$patch")
+    file=$(sed -n 's|^+++ b/||p' "$1")
     part=$(basename "$file" .c)
-    patch --quiet --output="$place/$part.c" "$here/../$file" "$patch" || return 1
+    patch --quiet --output="$place/$part.c" "$here/../$file" "$1" || return 1
     # shellcheck disable=SC2086 # flags are several words
     $CC -std=gnu11 -O1 -D_GNU_SOURCE -DPACKAGE_VERSION='"0"' -w -fPIC -fvisibility=hidden \
         -ffp-contract=off -fno-math-errno ${HSDP_TEST_SANITIZERS-} -I"$here/../include" \
         -I"$here/../plugin" -I"$here/../$(dirname "$file")" -c -o "$place/$part.o" \
         "$place/$part.c" || return 1
-    objects=$(find "$@" -path '*/.libs/*.o' ! -path "*/$(basename "$(dirname "$file")")/.libs/$part.o")
-    needed=$(objdump -p "$good" | sed -n 's/^ *NEEDED */-l:/p')
-    # shellcheck disable=SC2086 # objects and libraries are several words
+    needed=$(objdump -p "$2" | sed -n 's/^ *NEEDED */-l:/p')
+    # shellcheck disable=SC2046,SC2086 # objects and libraries are several words
     $CC -shared ${HSDP_TEST_SANITIZERS-} -Wl,--version-script="$here/wrong/wrong.map" \
-        -o "$place/wrong.so" "$place/$part.o" $objects $needed -lm
+        -o "$place/wrong.so" "$place/$part.o" $(objects "$3" "$file") ${4-} $needed -lm
 }
 
 # plugin_build KIND NAME: $place/wrong.so.
 plugin_build() {
     case $1 in
     fault) ln -s "$build/wrong/.libs/wrong.so" "$place/wrong.so" ;;
-    mutant) patched_build "$here/mutants/$2.patch" "$HSDP_TEST_PLUGIN" "$build/../plugin" \
-        "$build/../abi/export" ;;
-    patch) patched_build "$here/wrong/$2.patch" "$HSDP_TEST_REFERENCE" "$build/reference" ;;
+    mutant) patched_build "$here/mutants/$2.patch" "$HSDP_TEST_PLUGIN" abi/export \
+        "$build/../plugin/.libs/libengine.a" ;;
+    patch) patched_build "$here/wrong/$2.patch" "$HSDP_TEST_REFERENCE" tests/reference ;;
     esac
 }
 
