@@ -131,11 +131,15 @@ finds BEHAVE 'any other major' 'answers HSDP_ERR_VERSION \(-2\), but reterr->sta
 says "--tap has a failure's promise" '^# promise: abi.h: hsdp_plugin_v1_fn, Errors$'
 ends "what does not apply is skipped, with a reason" 0 'it lists no extension' \
     --plugin "$scratch/BEHAVE.so" --chapter negotiation --check 'that it lists'
+says "and counted at the end" '^passed: 0 checks, 1 skipped, seed [0-9]+$'
 ends "--tap skips with a reason" 0 '^ok 1 - .* # SKIP it lists no extension$' \
     --plugin "$scratch/BEHAVE.so" --chapter negotiation --check 'that it lists' --tap
 ends "others run on behind a crash" 1 'passed 1, failed 1, skipped 0' --plugin "$scratch/CRASH.so" \
     --chapter negotiation --check "$again" --check 'name and version' --tap
 
+ends "what fails in the same way is told once" 1 \
+    '^  likewise describe has every setting of job.h and plan.h$' --plugin "$scratch/CRASH.so" \
+    --chapter negotiation --check describe
 build entry -DBROKEN_ENTRY
 ends "an entry that crashes fails what calls it" 1 \
     'not ok . - negotiation: the loader accepts it' --plugin "$scratch/entry.so" --tap \

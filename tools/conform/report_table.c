@@ -134,6 +134,37 @@ static void table_done(const struct report *report, const struct report_item *it
     fflush(stdout);
 }
 
+/* Two checks of a chapter of which there is the same to say: it is said once. */
+static bool is_alike(const struct report_item *a, const struct report_item *b)
+{
+    return a->chapter == b->chapter && a->result.status == b->result.status &&
+           strcmp(a->result.message, b->result.message) == 0;
+}
+
+static bool is_said(const struct report *report, const struct report_item *item)
+{
+    for (const struct report_item *other = report->items; other < item; other++) {
+        if (is_alike(other, item)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The next check of which there is the same to say; NULL = none. */
+static const struct report_item *alike_next(const struct report *report,
+                                            const struct report_item *item)
+{
+    const struct report_item *end = report->items + report->n_items;
+
+    for (const struct report_item *other = item + 1; other < end; other++) {
+        if (is_alike(other, item)) {
+            return other;
+        }
+    }
+    return NULL;
+}
+
 static void failure_print(const struct report *report, const struct report_item *item)
 {
     const struct runner_result *result = &item->result;
@@ -153,6 +184,9 @@ static void failure_print(const struct report *report, const struct report_item 
     if (report_command(report, item, command, sizeof(command))) {
         printf("  %-*s%s\n", (int)TABLE_INDENT - 2, "again", command);
     }
+    while ((item = alike_next(report, item)) != NULL) {
+        printf("  %-*s%s\n", (int)TABLE_INDENT - 2, "likewise", item->check->name);
+    }
 }
 
 static void skips_print(const struct report *report)
@@ -162,13 +196,16 @@ static void skips_print(const struct report *report)
     for (size_t i = 0; i < report->n_items; i++) {
         const struct report_item *item = &report->items[i];
 
-        if (item->result.status == RUNNER_SKIPPED) {
-            fputs(before, stdout);
-            cell_print(YELLOW, 0, "skipped");
-            printf(" %s: %s\n", item->chapter->name, item->check->name);
-            sentence_print("", item->result.message);
-            before = "";
+        if (item->result.status != RUNNER_SKIPPED || is_said(report, item)) {
+            continue;
         }
+        fputs(before, stdout);
+        before = "";
+        for (const struct report_item *one = item; one != NULL; one = alike_next(report, one)) {
+            cell_print(YELLOW, 0, "skipped");
+            printf(" %s: %s\n", one->chapter->name, one->check->name);
+        }
+        sentence_print("", item->result.message);
     }
 }
 
@@ -180,8 +217,10 @@ static void table_end(const struct report *report)
     row_print("all", "", &counts, ms);
     skips_print(report);
     for (size_t i = 0; i < report->n_items; i++) {
-        if (report->items[i].result.status == RUNNER_FAILED) {
-            failure_print(report, &report->items[i]);
+        const struct report_item *item = &report->items[i];
+
+        if (item->result.status == RUNNER_FAILED && !is_said(report, item)) {
+            failure_print(report, item);
         }
     }
     putchar('\n');
@@ -192,6 +231,9 @@ static void table_end(const struct report *report)
     } else {
         cell_print(RED, 0, "failed");
         printf(": %" PRIu32 " of %zu checks", counts.n[RUNNER_FAILED], report->n_items);
+    }
+    if (counts.n[RUNNER_SKIPPED] != 0) {
+        printf(", %" PRIu32 " skipped", counts.n[RUNNER_SKIPPED]);
     }
     printf(", seed %" PRIu64 "\n", report->options->seed);
 }
