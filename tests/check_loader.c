@@ -182,7 +182,7 @@ START_TEST(load_wrong_plugin_is_refused_with_its_reason)
         {FAKE_REFUSES, HSDP_ERR_VERSION, "fake 1 has ABI 7.3, not yours"},
         {FAKE_POSITIVE, HSDP_ERR_UNAVAILABLE, "answers 1 without a reason"},
         {FAKE_NO_TABLE, HSDP_ERR_VERSION, "has no such table"},
-        {FAKE_HOLE, HSDP_ERR_UNAVAILABLE, "a member of its root table is NULL"},
+        {FAKE_HOLE, HSDP_ERR_UNAVAILABLE, "the member plan of its root table is NULL"},
         {FAKE_SHORT_TABLE, HSDP_ERR_VERSION, "has no such table"},
         {FAKE_OTHER_TABLE, HSDP_ERR_VERSION, "has no such table"},
     };

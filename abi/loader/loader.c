@@ -289,12 +289,22 @@ static int32_t entry_refuse(const char *path, void *library, struct sentence *wh
                   HSDP_ENTRY_SYMBOL);
 }
 
-static int api_is_whole(const struct hsdp_api *api)
+/* The first member that is NULL; NULL = none is. */
+static const char *api_hole(const struct hsdp_api *api)
 {
-    return api->plugin_name != NULL && api->plugin_version != NULL && api->mesh != NULL &&
-           api->job != NULL && api->group != NULL && api->plan != NULL && api->model != NULL &&
-           api->unit != NULL && api->step != NULL && api->diag != NULL && api->describe != NULL &&
-           api->extension != NULL;
+    return api->plugin_name == NULL      ? "plugin_name"
+           : api->plugin_version == NULL ? "plugin_version"
+           : api->mesh == NULL           ? "mesh"
+           : api->job == NULL            ? "job"
+           : api->group == NULL          ? "group"
+           : api->plan == NULL           ? "plan"
+           : api->model == NULL          ? "model"
+           : api->unit == NULL           ? "unit"
+           : api->step == NULL           ? "step"
+           : api->diag == NULL           ? "diag"
+           : api->describe == NULL       ? "describe"
+           : api->extension == NULL      ? "extension"
+                                         : NULL;
 }
 
 /* Agrees with a loaded library on a version. */
@@ -305,6 +315,7 @@ static int32_t library_ask(const char *path, void *library, const struct hsdp_ap
     void *symbol = dlsym(library, HSDP_ENTRY_SYMBOL);
     const struct hsdp_api *api = NULL;
     hsdp_plugin_v1_fn entry;
+    const char *hole;
     int32_t status;
 
     if (symbol == NULL) {
@@ -323,8 +334,10 @@ static int32_t library_ask(const char *path, void *library, const struct hsdp_ap
         return refuse(why, HSDP_ERR_VERSION, "%s: accepted ABI %u, but has no such table", path,
                       HSDP_ABI_MAJOR);
     }
-    if (!api_is_whole(api)) {
-        return refuse(why, HSDP_ERR_UNAVAILABLE, "%s: a member of its root table is NULL", path);
+    hole = api_hole(api);
+    if (hole != NULL) {
+        return refuse(why, HSDP_ERR_UNAVAILABLE, "%s: the member %s of its root table is NULL",
+                      path, hole);
     }
     *ret_api = api;
     return HSDP_OK;
