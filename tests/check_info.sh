@@ -107,6 +107,7 @@ given HSDP_VERIFY=wrap,steps ends "or a wrong word" 0 'HSDP_VERIFY, WHICH IS NOT
 unset HSDP_NCCL_TIMEOUT_SECONDS HSDP_SLOTS HSDP_VERIFY HSDP_BACKEND
 
 given HSDP_SLOT=3 ends "a variable that nobody reads" 0 '[ ]HSDP_SLOT(,|$)' "$HSDP_TEST_PLUGIN"
+says "with what that may be" '^Variables HSDP_\* that nobody reads: misspelled\?$'
 given HSDP_SLOT=3 ends "in JSON" 0 . --json "$HSDP_TEST_PLUGIN"
 holds "it is listed" '"HSDP_SLOT" in one["unknown_variables"]'
 given HSDP_RUN_ID=3 ends "one of the launcher" 0 . --json "$HSDP_TEST_PLUGIN"
@@ -171,11 +172,13 @@ wrong SCREAMS 1 'hangs in describe\(\): killed after 1 s$'
 wrong NO_JSON 1 'describe\(\) is no JSON: line 1: '
 wrong NO_OBJECT 1 'describe\(\): is no object$'
 wrong LACKS 1 'describe\(\): has no "settings"$'
+[ "$(sed -n '/^Strategies/{n;p;}' "$output")" = "  none" ]
+tap_report $? "hsdp-info: LACKS: a list of nothing says so" "$output"
 wrong WRONG_TYPE 1 'describe\(\): has a "strategies" that is no list$'
 wrong WRONG_ROW 1 'describe\(\): strategies\[1\] has no "name"$'
 wrong ASKS_TOO_MUCH 1 'describe\(\) asks for 18446744073709551615 bytes; 1 to 16777216 are taken$'
 wrong GROWS 1 'describe\(\) answers -17 without a reason$'
-wrong REFUSES 1 'describe\(\) has no words$'
+wrong REFUSES 1 'describe\(\) answers -3: has no words$'
 wrong CRASHES_AT_END 1 'crashes in unloading \(signal 6, Aborted\)$'
 says "CRASHES_AT_END: it is described" '^  pigeon  usable'
 wrong OTHER_NAME 1 'describe\(\) says another plugin_name than the table of the plugin$'

@@ -38,6 +38,16 @@ static void number_tell(int out, const char *name, uint64_t number)
 
 /* --------------------------------------------------------------------------------- describe() */
 
+static void description_refuse(int out, int32_t status, const struct hsdp_error *err)
+{
+    char text[sizeof(err->message) + 64];
+
+    snprintf(text, sizeof(text), "answers %" PRId32 "%s%.*s", status,
+             err->message[0] == '\0' ? " without a reason" : ": ", (int)sizeof(err->message),
+             err->message);
+    child_tell(out, "description_refusal", text);
+}
+
 /* Reads the text into *ret_text, to be freed; false when the plugin does not keep the rules. */
 static bool description_read(int out, const struct hsdp_api *api, char **ret_text)
 {
@@ -47,7 +57,7 @@ static bool description_read(int out, const struct hsdp_api *api, char **ret_tex
     char why[160];
 
     if (status != HSDP_ERR_BUFFER_TOO_SMALL) {
-        refusal_tell(out, "description_refusal", status, &err);
+        description_refuse(out, status, &err);
         return false;
     }
     if (n_bytes == 0 || n_bytes > MAX_DESCRIPTION_BYTES) {
@@ -63,7 +73,7 @@ static bool description_read(int out, const struct hsdp_api *api, char **ret_tex
     }
     status = api->describe(*ret_text, n_bytes, &n_bytes, &err);
     if (status != HSDP_OK) {
-        refusal_tell(out, "description_refusal", status, &err);
+        description_refuse(out, status, &err);
     }
     return status == HSDP_OK;
 }

@@ -86,7 +86,11 @@ static void strategies_print(const struct page *page, const json_t *strategies)
                                               report_text(aliases.text)));
     }
     page_heading(page, "Strategies, and over which of the reduced ranks each shards");
-    table_print(page, rows, INDENT);
+    if (json_array_size(strategies) > 0) {
+        table_print(page, rows, INDENT);
+    } else {
+        page_paragraph(page, INDENT, 0, "none");
+    }
     json_decref(rows);
 }
 
@@ -159,6 +163,9 @@ static void transports_print(const struct page *page, const json_t *report,
     }
     columns_fit(page, rows, INDENT, &columns);
     page_heading(page, "Transports, and the libraries that they need");
+    if (json_array_size(rows) == 0) {
+        page_paragraph(page, INDENT, 0, "none");
+    }
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const char *name = member_text(json_array_get(transports, i), "name");
 
@@ -238,7 +245,7 @@ static void strangers_print(const struct page *page, const json_t *names)
         phrase_add(&phrase, "%s", json_string_value(json_array_get(names, i)));
     }
     if (phrase.text[0] != '\0') {
-        page_heading(page, "Variables HSDP_* that this plugin does not know");
+        page_heading(page, "Variables HSDP_* that nobody reads: misspelled?");
         page_paragraph(page, INDENT, 0, phrase.text);
     }
 }
