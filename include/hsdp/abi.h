@@ -50,6 +50,11 @@
  *            objects (mesh, plan) may be read by many threads at once. Callbacks of the host run
  *            only on a thread that is inside a call of the plugin, except on_abort. A callback
  *            calls nothing of the plugin but job->abort, job->status and diag.
+ * Process    A plugin is a guest: it writes nothing to standard output and standard error, and
+ *            leaves the environment, signal handlers, rounding mode, current folder, locale and
+ *            limits of the process as they are. No thread, descriptor or mapping outlives the
+ *            last destroy, and no file but those of flight_dir the run, also where ranks were
+ *            killed. Two copies of a plugin in one process do not meet.
  * Fork       In a child of the process that made it, a job answers HSDP_ERR_FORKED, and destroy
  *            frees the child's own memory only; peers are not told anything.
  * Streams    An opaque pointer to the device's stream (cudaStream_t); NULL is the default stream
