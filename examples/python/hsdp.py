@@ -14,9 +14,13 @@ The headers say what each function does; here stands how to call it:
   * a stream may be left out;
   * a function that gives a ticket returns its number if it is called with ticket=True; else nobody
     waits for it, and unshard waits itself;
+  * mesh.coords and group.members fill an array of yours: (ctypes.c_uint32 * n)();
   * a function that a plugin is too old for is no attribute of its table: ask hasattr().
 
 A plugin is never unloaded, and destroy() is up to you: what it was made from may go first.
+
+When several ranks fail at a time, hsdp-run --prefix keeps their tracebacks apart. A view that is
+used where it may not be ends the program by a signal; python3 -X faulthandler says in which line.
 """
 import ctypes
 import math
@@ -106,7 +110,10 @@ class Struct(ctypes.Structure):
         types = dict(self._fields_)
         if name not in types:  # ctypes would make an attribute of a misspelt field
             raise AttributeError(f"{type(self).__name__} has no field {name!r}")
-        super().__setattr__(name, _to_c(value, types[name]))
+        try:
+            super().__setattr__(name, _to_c(value, types[name]))
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}.{name}: {error}") from None
 
 
 class Tensor(Struct):
@@ -471,6 +478,20 @@ class In:
         return [_to_c(call.inputs.pop(0), self.c_types[0])]
 
 
+class Room:
+    """An array of the caller's that is filled: of a list only a copy would be."""
+
+    def __init__(self, c_type):
+        self.c_type = c_type
+        self.c_types = [POINTER(c_type)]
+
+    def arguments(self, call):
+        array = call.inputs.pop(0) if call.inputs else None
+        if not isinstance(array, ctypes.Array):
+            raise TypeError(f"room for the result is an array: ({self.c_type.__name__} * n)()")
+        return [array]
+
+
 class Stream:
     """The stream of the device. None, or left out, it is the default stream."""
 
@@ -581,7 +602,7 @@ MeshOps = _table(
     create=Function(MeshSpec, Out(Mesh)),
     info=Function(Mesh, Out(MeshInfo)),
     dim=Function(Mesh, c_uint32, Out(c_char_p), Out(c_uint32)),
-    coords=Function(Mesh, c_uint32, POINTER(c_uint32), c_uint64),
+    coords=Function(Mesh, c_uint32, Room(c_uint32), c_uint64),
     members=Function(Mesh, c_char_p, c_uint32, OutArray(c_uint32)),
     destroy=Destroy(Mesh),
 )
@@ -608,7 +629,7 @@ GroupOps = _table(
     create=Function(Job, Mesh, GroupSpec, Out(Group)),
     connect=Function(Job),
     info=Function(Group, Out(GroupInfo)),
-    members=Function(Group, POINTER(c_uint32), c_uint64),
+    members=Function(Group, Room(c_uint32), c_uint64),
     start=Function(Group, CollSpec, c_uint64, c_uint64, Stream(), Ticket()),
     destroy=Destroy(Group),
 )
@@ -793,7 +814,8 @@ def load(path=None, strategy=None):
         _check_trust(path)
         library = ctypes.CDLL(path)
     except OSError as error:
-        _refuse(ERR_UNAVAILABLE, f"{path}: {error.strerror or error}")
+        text = error.strerror or str(error)  # dlopen's begins with the path, too
+        _refuse(ERR_UNAVAILABLE, text if text.startswith(path) else f"{path}: {text}")
     if not hasattr(library, ENTRY_SYMBOL):
         _refuse(ERR_UNAVAILABLE, f"{path}: is no plugin of ABI 1: it has no symbol {ENTRY_SYMBOL}")
     entry = library[ENTRY_SYMBOL]
@@ -837,8 +859,23 @@ def values(tensor):
     return memoryview(memory).cast("B").cast(FORMATS[tensor.dtype_code, tensor.dtype_bits])
 
 
+def _check_format(memory, dtype):
+    """Doubles that are taken for floats would be other numbers. Bytes may be anything."""
+    view = memoryview(memory)
+    is_kind = view.itemsize == 2 or (view.format[-1] in "fd") == (dtype[0] == DTYPE_FLOAT)
+    if view.itemsize > 1 and not (view.itemsize * 8 == dtype[1] and is_kind):
+        raise TypeError(
+            f"the memory has elements of format {view.format!r}, {view.itemsize} bytes each; "
+            f"(dtype_code, dtype_bits) is {dtype}"
+        )
+
+
 def tensor(memory, shape, dtype=(DTYPE_FLOAT, 32)):
-    """A tensor on memory of the host that can be written: an array.array, a NumPy array, ..."""
+    """A tensor on memory of the host that can be written: an array.array, a NumPy array, ...
+
+    Its elements are of that dtype, or bytes. 16-bit floats may be any elements of 16 bits.
+    """
+    _check_format(memory, dtype)
     n_bytes = math.prod(shape) * dtype[1] // 8
     found = Tensor(device_type=DEVICE_CPU, n_dims=len(shape), shape=list(shape))
     found.dtype_code, found.dtype_bits = dtype
