@@ -103,14 +103,18 @@ static void child_play(struct scene *scene)
     _exit(0);
 }
 
-/* Waits for a child; one that fails has said so by itself. */
-static void child_await(struct conform *conform, pid_t child)
+static int child_await(pid_t child)
 {
-    int status = 0;
+    int status = -1;
 
-    while (waitpid(child, &status, 0) != child) {
-        conform_expect(conform, errno == EINTR, "no child: %s", strerror(errno));
+    while (waitpid(child, &status, 0) != child && errno == EINTR) {
     }
+    return status;
+}
+
+/* One that fails has said so by itself. */
+static void child_expect(struct conform *conform, int status)
+{
     conform_expect(conform, WIFEXITED(status) && WEXITSTATUS(status) == 0,
                    "a child ends with status %d", status);
 }
@@ -131,7 +135,7 @@ void hygiene_fork_run(struct conform *conform)
         child_play(&scene);
     }
     conform_expect(conform, child > 0, "no child: %s", strerror(errno));
-    child_await(conform, child);
+    child_expect(conform, child_await(child));
     conform_must(conform, scene_wait(&scene, scene_barrier(&scene, 0)));
     scene_expect_param(&scene, SCENE_X, 2.0f);
     scene_backward(&scene, 1.0f);
@@ -182,17 +186,26 @@ static bool shm_isolate(void)
            mount("none", "/dev/shm", "tmpfs", 0, NULL) == 0;
 }
 
-static void empty_expect(struct conform *conform, const char *folder)
+/* Empties a folder; tells of one thing that was in it. */
+static bool folder_clear(const char *folder, char ret_name[256])
 {
     DIR *dir = opendir(folder);
     struct dirent *entry;
+    bool is_empty = true;
 
-    conform_expect(conform, dir != NULL, "no folder %s: %s", folder, strerror(errno));
-    while ((entry = readdir(dir)) != NULL) {
-        conform_expect(conform, strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0,
-                       "%s is left in %s", entry->d_name, folder);
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            is_empty = false;
+            snprintf(ret_name, 256, "%s", entry->d_name);
+            if (unlinkat(dirfd(dir), entry->d_name, 0) != 0) {
+                unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR);
+            }
+        }
     }
-    closedir(dir);
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return is_empty;
 }
 
 /* One of two ranks, in a process of its own. */
@@ -219,7 +232,8 @@ static void apart_play(struct conform *conform, uint32_t rank, bool is_waiting)
     }
 }
 
-static void apart_kill(struct conform *conform, const pid_t children[2])
+/* Kills both ranks once they have a model; whether they came to it. */
+static bool apart_kill(struct conform *conform, const pid_t children[2])
 {
     _Atomic uint32_t *n_there = conform->shared;
     uint64_t since_ms = conform_now_ms();
@@ -227,19 +241,19 @@ static void apart_kill(struct conform *conform, const pid_t children[2])
     while (atomic_load(n_there) < 2 && conform_now_ms() - since_ms < 10000) {
         conform_sleep_ms(5);
     }
-    for (int i = 0; i < 2; i++) {
-        kill(children[i], SIGKILL);
-        waitpid(children[i], NULL, 0);
-    }
-    conform_expect(conform, atomic_load(n_there) == 2, "two ranks do not come to a model");
+    kill(children[0], SIGKILL);
+    kill(children[1], SIGKILL);
+    return atomic_load(n_there) == 2;
 }
 
 /* Two ranks that see a folder, and a /dev/shm, which are empty before and have to be after. */
 static void apart_run(struct conform *conform, bool is_killed)
 {
     struct hygiene_folder folder;
+    char name[256];
     pid_t children[2];
-    bool has_shm;
+    int statuses[2];
+    bool has_shm, was_there, is_empty;
 
     hygiene_folder_make(conform, &folder);
     has_shm = shm_isolate();
@@ -252,17 +266,18 @@ static void apart_run(struct conform *conform, bool is_killed)
         }
         conform_expect(conform, children[rank] > 0, "no child: %s", strerror(errno));
     }
-    if (is_killed) {
-        apart_kill(conform, children);
-    } else {
-        child_await(conform, children[0]);
-        child_await(conform, children[1]);
-    }
-    empty_expect(conform, folder.path);
-    if (has_shm) {
-        empty_expect(conform, "/dev/shm");
-    }
+    was_there = !is_killed || apart_kill(conform, children);
+    statuses[0] = child_await(children[0]);
+    statuses[1] = child_await(children[1]);
+    is_empty = folder_clear(folder.path, name);
     rmdir(folder.path);
+    conform_expect(conform, was_there, "two ranks do not come to a model");
+    for (int i = 0; i < 2 && !is_killed; i++) {
+        child_expect(conform, statuses[i]);
+    }
+    conform_expect(conform, is_empty, "%s is left in the current folder", name);
+    conform_expect(conform, !has_shm || folder_clear("/dev/shm", name), "%s is left in /dev/shm",
+                   name);
 }
 
 void hygiene_files_run(struct conform *conform)
