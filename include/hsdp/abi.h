@@ -27,7 +27,8 @@
  *            NULL; otherwise it is filled on failure and left alone on success (it is also left
  *            alone if its own struct_size is not acceptable). On failure all other outputs are
  *            untouched and there is nothing to free. An argument that is NULL where nothing says
- *            that it may be is HSDP_ERR_INVALID; an array may be where its count is 0.
+ *            that it may be, and an index that is none, are HSDP_ERR_INVALID; an array may be
+ *            NULL where its count is 0.
  * Failure    Only HSDP_ERR_TIMEOUT, _PEER_LOST, _MISMATCH and _DEVICE, and job->abort(), fail a
  *            job as a whole; so does, whatever its status, what keeps the nodes of a job from
  *            speaking to each other, and a callback that fails. Calls that wait just then return
@@ -58,7 +59,7 @@
  * Fork       In a child of the process that made it, a job answers HSDP_ERR_FORKED, and destroy
  *            frees the child's own memory only; peers are not told anything.
  * Streams    An opaque pointer to the device's stream (cudaStream_t); NULL is the default stream
- *            and the only one on a CPU. Calls that move data take the stream on which the host
+ *            and the only one on a CPU (another: HSDP_ERR_INVALID). Calls that move data take the stream on which the host
  *            has written or will read, and do their part in its order. A plugin leaves the
  *            thread's current device as it was.
  * Tickets    Work that outlives its call is a ticket, a number of the job (job.h). ret_ticket may

@@ -227,9 +227,10 @@ struct hsdp_job_ops {
     /**
      * Opens a named phase with its own operation timeout, for what takes long and is no fault
      * (compiling, saving a checkpoint). Phases nest; the innermost counts. Local: every rank that
-     * waits longer must say so itself. At most 16 deep; names up to 63 bytes.
+     * waits longer must say so itself. Names have 1 to 63 bytes.
      *
      * Units: timeout_ms, milliseconds, at least 1.
+     * Errors: HSDP_ERR_STATE when 16 are open already.
      */
     int32_t (*phase_push)(hsdp_job *job, const char *phase, uint64_t timeout_ms,
                           struct hsdp_error *reterr);

@@ -92,6 +92,7 @@ struct hsdp_unit_ops {
      * skipped, or left out until backward_end. A window that ends before is an error of step.begin.
      *
      * Shapes: the parameter's.
+     * Errors: HSDP_ERR_INVALID for another shape or dtype, or a frozen parameter.
      */
     int32_t (*grad_add)(hsdp_model *model, uint32_t param, const struct hsdp_tensor *grad,
                         void *stream, struct hsdp_error *reterr);
@@ -121,7 +122,8 @@ struct hsdp_unit_ops {
      *
      * Blocks: until the unit's reduction of the pass before is done.
      * Errors: HSDP_ERR_STATE when the unit has no gradient buffer, is not in the pass, or was
-     * handed over or skipped already.
+     * handed over or skipped already, and when the pass has ended, here and below;
+     * HSDP_ERR_INVALID for one that never was.
      */
     int32_t (*reduce)(hsdp_model *model, uint64_t pass, uint32_t unit, void *stream,
                       uint64_t *ret_ticket, struct hsdp_error *reterr);
