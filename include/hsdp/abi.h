@@ -59,9 +59,9 @@
  * Fork       In a child of the process that made it, a job answers HSDP_ERR_FORKED, and destroy
  *            frees the child's own memory only; peers are not told anything.
  * Streams    An opaque pointer to the device's stream (cudaStream_t); NULL is the default stream
- *            and the only one on a CPU (another: HSDP_ERR_INVALID). Calls that move data take the stream on which the host
- *            has written or will read, and do their part in its order. A plugin leaves the
- *            thread's current device as it was.
+ *            and the only one on a CPU (another: HSDP_ERR_INVALID). Calls that move data take the
+ *            stream on which the host has written or will read, and do their part in its order. A
+ *            plugin leaves the thread's current device as it was.
  * Tickets    Work that outlives its call is a ticket, a number of the job (job.h). ret_ticket may
  *            be NULL where nobody will wait; at unshard, whose result the host is about to read,
  *            NULL orders `stream` behind it (on a CPU: the call waits). A call that gives a

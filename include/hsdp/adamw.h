@@ -42,7 +42,11 @@ struct hsdp_adamw_ops {
     /**
      * Updates all trainable parameters from the step's gradients times its factor, in fp32, with
      * states "exp_avg" and "exp_avg_sq" (fp32) that it creates at first use. Between step begin
-     * and end; it comes behind the step's collective by itself.
+     * and end; it comes behind the step's collective by itself. With g = gradient * factor, t =
+     * step, m = exp_avg, v = exp_avg_sq, and lr and decay of the parameter's hyper_group,
+     *
+     *     m = beta1 m + (1 - beta1) g,    v = beta2 v + (1 - beta2) g^2
+     *     p = p - lr decay p - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
      *
      * Masters of bf16 and fp16 are rounded when they are stored, to the nearest: an update below
      * half a unit of their last place is lost.

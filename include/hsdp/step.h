@@ -57,12 +57,12 @@ struct hsdp_step_spec {
  * Since: 1.0
  */
 struct hsdp_step_info {
-    size_t struct_size;    /* sizeof(struct hsdp_step_info) */
-    double norm;           /* after gradient_scale and weight; inf or NaN if an element is */
-    double clip;           /* 0 < clip <= 1 */
-    double factor;         /* what the optimizer multiplies gradients by */
-    double weight;         /* the sum over data ranks; 0 = none was given */
-    uint64_t step;         /* this step's number, from 1 */
+    size_t struct_size; /* sizeof(struct hsdp_step_info) */
+    double norm;   /* after gradient_scale and weight; NaN if an element is, else inf if one is */
+    double clip;   /* 0 < clip <= 1 */
+    double factor; /* what the optimizer multiplies gradients by */
+    double weight; /* the sum over data ranks; 0 = none was given */
+    uint64_t step; /* this step's number, from 1 */
     uint32_t is_nonfinite; /* 1 on every rank if any element of any rank is inf or NaN */
     uint32_t reserved;     /* zero */
 };
