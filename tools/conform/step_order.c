@@ -477,3 +477,34 @@ void step_wrong_units(struct conform *conform)
 
     numbers_try(conform, &trial);
 }
+
+/* Two slots: of three units the third waits for the first to be handed over. */
+static void ahead_run(struct host *host)
+{
+    host_pass_begin(host, HSDP_SCOPE_FULL);
+    host_acquire(host, 2);
+    host_acquire(host, 1);
+    numbers_refused(host, host_unshard(host, 0, HSDP_USE_BACKWARD), HSDP_ERR_STATE);
+    numbers_expect(strstr(host->err.message, "first") != NULL &&
+                       strstr(host->err.message, "last") != NULL,
+                   "\"%s\" does not name both units, \"first\" and \"last\"", host->err.message);
+    for (uint32_t unit = 3; unit-- > 1;) {
+        host_fill(host, unit, 0, numbers_one);
+        host_hand_over(host, unit);
+    }
+    host_acquire(host, 0);
+    host_fill(host, 0, 0, numbers_one);
+    host_hand_over(host, 0);
+    host_pass_end(host);
+    host_step(host, 0.0);
+    numbers_expect_grad(host, "w", 1.0, 0.0);
+    host_step_end(host);
+}
+
+void step_too_far_ahead(struct conform *conform)
+{
+    static const struct numbers_trial trial = {
+        "dp=2", "slots=2", "unit first: w[2]; unit between: x[2]; unit last: y[2]", ahead_run};
+
+    numbers_try(conform, &trial);
+}

@@ -43,6 +43,8 @@ static const struct conform_check checks[] = {
     {"ranks that begin with other numbers mismatch", "step.h: result: HSDP_ERR_MISMATCH",
      step_other_numbers, 2, 0, 0},
     {"passes and uses out of order are refused", "unit.h: errors", step_wrong_units, 2, 0, 0},
+    {"a unit that is slots ahead is refused", "unit.h: unshard: HSDP_ERR_STATE", step_too_far_ahead,
+     2, 0, 0},
     {"adamw moves parameters by the formula", ADAMW, step_adamw, 2, 0, 0},
     {"adamw has rates and decays of each hyper group", ADAMW, step_adamw_groups, 2, 0, 0},
     {"adamw keeps its states in the model", ADAMW, step_adamw_states, 2, 0, 0},

@@ -36,6 +36,7 @@ void step_calls_without(struct conform *conform);
 void step_wrong_numbers(struct conform *conform);
 void step_other_numbers(struct conform *conform);
 void step_wrong_units(struct conform *conform);
+void step_too_far_ahead(struct conform *conform);
 
 /* step_adamw.c */
 void step_adamw(struct conform *conform);
