@@ -100,7 +100,7 @@ holds "with value and source" \
 holds "and whether it is allowed" \
     '[s["key"] for s in one["environment"] if not s["is_allowed"]] == ["slots"]'
 given HSDP_INIT_TIMEOUT_SECONDS=29 ends "what no job accepts has the sentence of the plugin" 0 \
-    '^      init_timeout_seconds: 29 is less than nccl_timeout_seconds, 30$' "$HSDP_TEST_PLUGIN"
+    '^     init_timeout_seconds: 29 is less than nccl_timeout_seconds, 30$' "$HSDP_TEST_PLUGIN"
 given HSDP_NCCL_TIMEOUT_SECONDS=30s ends "also where it is no number" 0 \
     '^   -> 30s, by HSDP_NCCL_TIMEOUT_SECONDS, WHICH IS NOT ALLOWED$' "$HSDP_TEST_PLUGIN"
 given HSDP_VERIFY=wrap,steps ends "or a wrong word" 0 'HSDP_VERIFY, WHICH IS NOT ALLOWED$' "$HSDP_TEST_PLUGIN"

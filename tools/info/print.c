@@ -51,6 +51,10 @@ static void identity_print(const struct page *page, const json_t *report)
     page_heading(page, title);
     page_line(INDENT, member_text(report, "file"));
     page_paragraph(page, INDENT, 0, member_text(report, "found_by"));
+    if (json_object_get(report, "job_refusal") != NULL) {
+        page_paragraph(page, INDENT, 3, "-> with this environment no job can be created:");
+        page_paragraph(page, INDENT + 3, 0, member_text(report, "job_refusal"));
+    }
 }
 
 /* ----------------------------------------------------------------------------------- strategies */

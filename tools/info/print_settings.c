@@ -137,10 +137,6 @@ static void group_print(const struct page *page, const json_t *report, const jso
     }
     snprintf(title, sizeof(title), "Settings of: %s (name, default, allowed)", homes);
     page_heading(page, title);
-    if (strstr(homes, "job") != NULL && json_object_get(report, "job_refusal") != NULL) {
-        page_paragraph(page, MEANING - 3, 0, "-> with this environment no job can be created:");
-        page_paragraph(page, MEANING, 0, member_text(report, "job_refusal"));
-    }
     for (size_t i = first; i < json_array_size(settings); i++) {
         homes_write(json_array_get(settings, i), others);
         if (strcmp(homes, others) == 0) {
