@@ -23,7 +23,7 @@ BEGIN {
     vendor = "^(cuda|nccl|mpi|dlpack|hip|rccl|nv[mt])"
     vendor_modules = " plugin/device plugin/comm tests bench "
 
-    n_roots = split("include plugin abi tools/conform tests .", roots, " ")
+    n_roots = split("include plugin abi tools/conform tools/conform/training tests .", roots, " ")
 }
 
 # tools/run is one module, so is examples/gpt; the rules know them by their first folder.

@@ -5,7 +5,7 @@
 
 #include "mathematics.h"
 #include "numbers.h"
-#include "random_train.h"
+#include "training/random_train.h"
 
 /*
  * The n-th case of a check is drawn from the kit's seed plus n. So a case that fails is the first

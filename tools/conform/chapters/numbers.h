@@ -4,7 +4,7 @@
 #define CONFORM_NUMBERS_H
 
 #include "conform.h"
-#include "host.h"
+#include "training/host.h"
 
 /* How many rows a table has. */
 #define NUMBERS_N(rows) ((uint32_t)(sizeof(rows) / sizeof((rows)[0])))

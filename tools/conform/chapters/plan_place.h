@@ -4,7 +4,7 @@
 #define CONFORM_PLAN_PLACE_H
 
 #include "planning.h"
-#include "random_case.h"
+#include "training/random_case.h"
 
 #define PLACE_N_CASES      40u
 #define PLACE_MAX_RANKS    RANDOM_MAX_RANKS

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "planning.h"
-#include "random_case.h"
+#include "training/random_case.h"
 
 #define MAX_RANKS 64u
 
