@@ -204,15 +204,15 @@ static bool counts_fit(struct coll *coll, const struct hsdp_coll_spec *spec)
 
 static bool is_overlapping(const struct coll *coll)
 {
-    const unsigned char *input_end = coll->input + coll->n_in * coll->element_bytes;
-    const unsigned char *output_end = coll->output + coll->n_out * coll->element_bytes;
-    bool is_same = coll->input == coll->output && coll->n_in == coll->n_out &&
+    uintptr_t input = (uintptr_t)coll->input, output = (uintptr_t)coll->output;
+    bool is_same = input == output && coll->n_in == coll->n_out &&
                    coll->kind != HSDP_COLL_ALL_GATHER && coll->kind != HSDP_COLL_REDUCE_SCATTER;
 
-    if (coll->input == NULL || coll->output == NULL || is_same) {
+    if (input == 0 || output == 0 || is_same) {
         return false;
     }
-    return coll->input < output_end && coll->output < input_end;
+    return input < output + coll->n_out * coll->element_bytes &&
+           output < input + coll->n_in * coll->element_bytes;
 }
 
 static int32_t fields_check(const struct call *call, const hsdp_group *group,
@@ -327,7 +327,7 @@ static unsigned char *part_take(const struct coll *coll, uint32_t from, struct p
         n_bytes = theirs[index] * size;
         blob += coll->group->n_ranks * sizeof(uint64_t) + sum_before(theirs, index) * size;
     }
-    if (to != NULL && n_bytes > 0) {
+    if (n_bytes > 0) {
         memcpy(to, blob, n_bytes);
     }
     return to + n_bytes;

@@ -100,11 +100,11 @@ static void unit_divide(const hsdp_model *model, uint32_t unit)
     walk_begin(model, unit, HSDP_SHARD_STEP, model->job->launch.rank, &walk);
     while ((segment = walk_next(&walk)) != NULL) {
         uint64_t at = segment_packed(model, segment);
-        float *grad = u->buffers[segment->buffer].step_grad + segment->shard_offset_elems;
+        float *grad = u->buffers[segment->buffer].step_grad;
 
         for (uint64_t i = 0; !model->params[segment->param].is_frozen && i < segment->n_elems;
              i++) {
-            grad[i] = (float)(u->sum[at + i] / u->divisor);
+            grad[segment->shard_offset_elems + i] = (float)(u->sum[at + i] / u->divisor);
         }
     }
     walk_end(&walk);
