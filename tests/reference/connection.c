@@ -190,13 +190,14 @@ static int32_t nobody_listens(const struct call *call, const hsdp_job *job, uint
 int32_t connection_open(const struct call *call, hsdp_job *job, const char *place,
                         uint64_t deadline_ms)
 {
-    uint64_t start_ms = now_ms();
+    const struct operation connecting = {.start_ms = now_ms(), .name = "job.connect"};
+    uint64_t start_ms = connecting.start_ms;
     int error;
 
     job->fd = channel_connect(place);
     while (job->fd < 0) {
         if (atomic_load(&job->is_failed)) {
-            return job_failure(call, job, NULL);
+            return job_failure(call, job, &connecting);
         }
         if (now_ms() >= deadline_ms) {
             return nobody_listens(call, job, now_ms() - start_ms);

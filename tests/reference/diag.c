@@ -11,6 +11,8 @@
 static const char report_names[] =
     "\"settings\", \"ledger\", \"memory\", \"traffic\", \"flight\", \"plan\", \"error\"";
 
+static const struct call quiet = {"diag.report", NULL};
+
 /* -------------------------------------------------------------------------------------- reports */
 
 static void settings_write(hsdp_job *job, FILE *file)
@@ -21,7 +23,7 @@ static void settings_write(hsdp_job *job, FILE *file)
     for (size_t k = 0; k < N_KEYS; k++) {
         const char *value, *source;
 
-        if (reference_job.setting(job, keys[k].name, &value, &source, NULL) != HSDP_OK) {
+        if (settings_tell(&quiet, &job->settings, keys[k].name, &value, &source) != HSDP_OK) {
             continue;
         }
         fprintf(file, "%s{\"key\":\"%s\",\"value\":", before, keys[k].name);
@@ -39,7 +41,7 @@ static void timeout_write(const hsdp_job *job, FILE *file, uint64_t own_ms)
 {
     const char *value, *source = "";
 
-    reference_job.setting(job, "nccl_timeout_seconds", &value, &source, NULL);
+    settings_tell(&quiet, &job->settings, "nccl_timeout_seconds", &value, &source);
     fprintf(file,
             "\"timeout_ms\":%" PRIu64 ",\"source\":", own_ms != 0 ? own_ms : job_timeout_ms(job));
     if (own_ms != 0) {
@@ -71,7 +73,7 @@ static void ledger_settings(hsdp_job *job, FILE *file)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const char *value = "", *source = "";
 
-        reference_job.setting(job, names[i], &value, &source, NULL);
+        settings_tell(&quiet, &job->settings, names[i], &value, &source);
         fprintf(file, ",\"%s\":{\"seconds\":%s,\"source\":", names[i], value);
         text_quote(file, source);
         fprintf(file, "}");
@@ -119,9 +121,9 @@ static void memory_write(hsdp_job *job, FILE *file)
 
     fprintf(file, "{\"models\":[");
     for (hsdp_model *m = job->models; m != NULL; m = m->next) {
-        struct hsdp_model_info info = HSDP_MODEL_INFO_INIT;
+        struct hsdp_model_info info;
 
-        reference_model.info(m, &info, NULL);
+        model_describe(m, &info);
         fprintf(file,
                 "%s{\"parameters\":%" PRIu64 ",\"masters\":%" PRIu64 ",\"gradients\":%" PRIu64
                 ",\"optimizer\":%" PRIu64 ",\"unsharded\":%" PRIu64 "}",
@@ -240,9 +242,9 @@ static uint64_t memory_count(hsdp_job *job, uint64_t which)
     uint64_t n_bytes = 0;
 
     for (hsdp_model *m = job->models; m != NULL; m = m->next) {
-        struct hsdp_model_info info = HSDP_MODEL_INFO_INIT;
+        struct hsdp_model_info info;
 
-        reference_model.info(m, &info, NULL);
+        model_describe(m, &info);
         n_bytes += which == 0   ? info.param_bytes + info.master_bytes
                    : which == 1 ? info.grad_bytes + info.grad_slot_bytes
                    : which == 2 ? info.state_bytes

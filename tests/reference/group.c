@@ -10,7 +10,8 @@
 #include "intake.h"
 #include "reference.h"
 
-#define MOST_COLLS 65536u
+#define MOST_COLLS        65536u
+#define MOST_STRIDE_BYTES 65536u
 
 static const struct intake spec_intake = {"spec", 24, sizeof(struct hsdp_group_spec)};
 static const struct intake info_intake = {"ret_info", 56, sizeof(struct hsdp_group_info)};
@@ -192,12 +193,13 @@ static int32_t table_info(const hsdp_group *group, struct hsdp_group_info *ret_i
     if (!call_has(&call, "group", group)) {
         return HSDP_ERR_INVALID;
     }
-    status = job_look(&call, group->job);
-    if (status == HSDP_OK) {
-        status = intake_check(&call, &info_intake, ret_info);
-    }
+    status = job_enter_to_ask(&call, group->job);
     if (status != HSDP_OK) {
         return status;
+    }
+    status = intake_check(&call, &info_intake, ret_info);
+    if (status != HSDP_OK) {
+        return job_leave(group->job, status);
     }
     info.name = group->name;
     info.timeout_ms = group_timeout_ms(group);
@@ -207,7 +209,7 @@ static int32_t table_info(const hsdp_group *group, struct hsdp_group_info *ret_i
     info.index = group->index;
     info.is_connected = group->key[0] != '\0' && group->job->is_connected;
     intake_give(&info_intake, &info, ret_info);
-    return HSDP_OK;
+    return job_leave(group->job, HSDP_OK);
 }
 
 static int32_t table_members(const hsdp_group *group, uint32_t *ret_ranks, uint64_t max_ranks,
@@ -219,8 +221,11 @@ static int32_t table_members(const hsdp_group *group, uint32_t *ret_ranks, uint6
     if (!call_has(&call, "group", group) || !call_has(&call, "ret_ranks", ret_ranks)) {
         return HSDP_ERR_INVALID;
     }
-    status = job_look(&call, group->job);
-    if (status == HSDP_OK && max_ranks < group->n_ranks) {
+    status = job_enter_to_ask(&call, group->job);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (max_ranks < group->n_ranks) {
         status = error_raise(&call, HSDP_ERR_INVALID,
                              "group.members: there are %" PRIu32 " ranks, ret_ranks holds %" PRIu64,
                              group->n_ranks, max_ranks);
@@ -228,7 +233,7 @@ static int32_t table_members(const hsdp_group *group, uint32_t *ret_ranks, uint6
     if (status == HSDP_OK) {
         memcpy(ret_ranks, group->members, group->n_ranks * sizeof(uint32_t));
     }
-    return status;
+    return job_leave(group->job, status);
 }
 
 /* --------------------------------------------------------------------------------------- start */
@@ -274,6 +279,16 @@ static int32_t specs_start(const struct call *call, hsdp_group *group, const cha
         goto out;
     }
     for (; n_read < n_specs && status == HSDP_OK; n_read++) {
+        size_t n_bytes;
+
+        memcpy(&n_bytes, specs + n_read * spec_bytes, sizeof(n_bytes));
+        if (n_bytes > spec_bytes) {
+            status = error_raise(call, HSDP_ERR_VERSION,
+                                 "%s: specs[%" PRIu64 "].struct_size is %zu; specs are %" PRIu64
+                                 " bytes apart",
+                                 call->name, n_read, n_bytes, spec_bytes);
+            break;
+        }
         status =
             spec_read(call, group, specs + n_read * spec_bytes, &colls[n_read], &timeouts[n_read]);
     }
@@ -305,13 +320,16 @@ static int32_t table_start(hsdp_group *group, const struct hsdp_coll_spec *specs
     if (status != HSDP_OK) {
         return status;
     }
-    if (n_specs < 1 || n_specs > MOST_COLLS || stream != NULL ||
-        spec_bytes < coll_intake.first_bytes) {
+    if (spec_bytes < coll_intake.first_bytes || spec_bytes > MOST_STRIDE_BYTES) {
+        status = error_raise(&call, HSDP_ERR_VERSION,
+                             "group.start: %" PRIu64 " bytes between specs; ABI 1.0 has %zu",
+                             spec_bytes, coll_intake.first_bytes);
+    } else if (n_specs < 1 || n_specs > MOST_COLLS || stream != NULL || spec_bytes % 8 != 0) {
         status = error_raise(&call, HSDP_ERR_INVALID,
                              "group.start: %" PRIu64 " collectives, %" PRIu64
-                             " bytes apart, and a stream %p; 1 to %u of at least %zu bytes, and "
-                             "NULL, are allowed",
-                             n_specs, spec_bytes, stream, MOST_COLLS, coll_intake.first_bytes);
+                             " bytes apart, on stream %p; 1 to %u, a multiple of 8, and NULL are "
+                             "allowed",
+                             n_specs, spec_bytes, stream, MOST_COLLS);
     } else if (!group->job->is_connected || group->key[0] == '\0') {
         status = error_raise(&call, HSDP_ERR_STATE,
                              "group.start: group \"%s\" is not connected; group.connect was "

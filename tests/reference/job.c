@@ -31,18 +31,27 @@ int32_t job_look(const struct call *call, const hsdp_job *job)
     return HSDP_OK;
 }
 
-int32_t job_enter(const struct call *call, hsdp_job *job)
+int32_t job_enter_to_ask(const struct call *call, const hsdp_job *job)
 {
     int32_t status = job_look(call, job);
+
+    if (status == HSDP_OK && atomic_exchange(&((hsdp_job *)job)->is_busy, true)) {
+        status =
+            error_raise(call, HSDP_ERR_BUSY, "%s: another thread is inside of the job", call->name);
+    }
+    if (status == HSDP_OK) {
+        atomic_store(&((hsdp_job *)job)->last_call_ms, now_ms());
+    }
+    return status;
+}
+
+int32_t job_enter(const struct call *call, hsdp_job *job)
+{
+    int32_t status = job_enter_to_ask(call, job);
 
     if (status != HSDP_OK) {
         return status;
     }
-    if (atomic_exchange(&job->is_busy, true)) {
-        return error_raise(call, HSDP_ERR_BUSY, "%s: another thread is inside of the job",
-                           call->name);
-    }
-    atomic_store(&job->last_call_ms, now_ms());
     if (atomic_load(&job->is_failed)) {
         return job_leave(job, job_failure(call, job, NULL));
     }
@@ -62,10 +71,10 @@ int32_t job_enter_connected(const struct call *call, hsdp_job *job)
     return status;
 }
 
-int32_t job_leave(hsdp_job *job, int32_t status)
+int32_t job_leave(const hsdp_job *job, int32_t status)
 {
-    atomic_store(&job->last_call_ms, now_ms());
-    atomic_store(&job->is_busy, false);
+    atomic_store(&((hsdp_job *)job)->last_call_ms, now_ms());
+    atomic_store(&((hsdp_job *)job)->is_busy, false);
     return status;
 }
 
@@ -288,8 +297,8 @@ static int32_t table_abort(hsdp_job *job, const char *reason, struct hsdp_error 
     }
     error.status = HSDP_ERR_ABORTED;
     snprintf(error.operation, sizeof(error.operation), "job.abort");
-    snprintf(error.message, sizeof(error.message), "job.abort: rank %" PRIu32 ": %.400s",
-             job->launch.rank, reason != NULL ? reason : "abort called by the host");
+    snprintf(error.message, sizeof(error.message), "%s",
+             reason != NULL ? reason : "abort called by the host");
     job_fail_here(job, &error);
     if (job->has_thread) {
         job_fail(job, &error);
@@ -313,13 +322,14 @@ static int32_t table_info(const hsdp_job *job, struct hsdp_job_info *ret_info,
 {
     const struct call call = {"job.info", reterr};
     struct hsdp_job_info info = HSDP_JOB_INFO_INIT;
-    int32_t status = job_look(&call, job);
+    int32_t status = job_enter_to_ask(&call, job);
 
-    if (status == HSDP_OK) {
-        status = intake_check(&call, &info_intake, ret_info);
-    }
     if (status != HSDP_OK) {
         return status;
+    }
+    status = intake_check(&call, &info_intake, ret_info);
+    if (status != HSDP_OK) {
+        return job_leave(job, status);
     }
     info.backend = "socket";
     info.rank = job->launch.rank;
@@ -330,7 +340,7 @@ static int32_t table_info(const hsdp_job *job, struct hsdp_job_info *ret_info,
     info.timeout_ms = job_timeout_ms(job);
     info.is_connected = job->is_connected;
     intake_give(&info_intake, &info, ret_info);
-    return HSDP_OK;
+    return job_leave(job, HSDP_OK);
 }
 
 /* ------------------------------------------------------------------------------ phases, tickets */

@@ -120,9 +120,11 @@ struct hsdp_job {
 int32_t job_enter(const struct call *call, hsdp_job *job);
 /** Likewise, and HSDP_ERR_STATE before connect and after close. */
 int32_t job_enter_connected(const struct call *call, hsdp_job *job);
-/** For what only tells: also when the job has failed. */
+/** For what only tells: also when the job has failed. job_leave ends it too. */
+int32_t job_enter_to_ask(const struct call *call, const hsdp_job *job);
+/** For what any thread may ask at any time. */
 int32_t job_look(const struct call *call, const hsdp_job *job);
-int32_t job_leave(hsdp_job *job, int32_t status);
+int32_t job_leave(const hsdp_job *job, int32_t status);
 
 void job_hold(hsdp_job *job);
 void job_drop(hsdp_job *job);

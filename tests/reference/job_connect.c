@@ -47,6 +47,7 @@ static int32_t place_share(const struct call *call, hsdp_job *job, uint64_t dead
 {
     struct launch *launch = &job->launch;
     char key[96];
+    const struct operation connecting = {.start_ms = now_ms(), .name = "job.connect"};
     uint64_t n_bytes = 0;
     int32_t result = 1;
 
@@ -59,7 +60,7 @@ static int32_t place_share(const struct call *call, hsdp_job *job, uint64_t dead
     }
     while (result == 1 && now_ms() < deadline_ms) {
         if (atomic_load(&job->is_failed)) {
-            return job_failure(call, job, NULL);
+            return job_failure(call, job, &connecting);
         }
         result = job->spec.kv_get(job->spec.user, key, launch->place, sizeof(launch->place),
                                   &n_bytes, 100);

@@ -74,16 +74,16 @@ int32_t job_table_setting(const hsdp_job *job, const char *key, const char **ret
                           const char **ret_source, struct hsdp_error *reterr)
 {
     const struct call call = {"job.setting", reterr};
-    int32_t status = job_look(&call, job);
+    int32_t status = job_enter_to_ask(&call, job);
 
     if (status != HSDP_OK) {
         return status;
     }
     if (!call_has(&call, "key", key) || !call_has(&call, "ret_value", ret_value) ||
         !call_has(&call, "ret_source", ret_source)) {
-        return HSDP_ERR_INVALID;
+        return job_leave(job, HSDP_ERR_INVALID);
     }
-    return settings_tell(&call, &job->settings, key, ret_value, ret_source);
+    return job_leave(job, settings_tell(&call, &job->settings, key, ret_value, ret_source));
 }
 
 static const struct key *key_find(const char *name)

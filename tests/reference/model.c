@@ -259,7 +259,7 @@ static void model_free(hsdp_model *model)
         param_free(model, &model->params[p]);
     }
     for (uint32_t u = 0; u < model->n_units; u++) {
-        unit_free(&model->units[u]);
+        unit_free(model, &model->units[u]);
     }
     free(model->units);
     free(model->params);
@@ -465,41 +465,48 @@ static int32_t table_create(hsdp_job *job, const hsdp_plan *plan, hsdp_model **r
 
 /* ----------------------------------------------------------------------------------- questions */
 
+void model_describe(const hsdp_model *model, struct hsdp_model_info *ret)
+{
+    struct hsdp_plan_info totals = HSDP_PLAN_INFO_INIT;
+
+    *ret = (struct hsdp_model_info)HSDP_MODEL_INFO_INIT;
+    /* The shares that the plan promises. The whole copies that this plugin keeps beside them, to be
+     * plain, are in no field. */
+    reference_plan.info(model->plan, &totals, NULL);
+    ret->param_bytes = totals.param_bytes;
+    ret->master_bytes = totals.master_bytes;
+    ret->grad_bytes = totals.grad_bytes;
+    ret->grad_slot_bytes = totals.grad_slot_bytes;
+    ret->unsharded_bytes = totals.unsharded_bytes;
+    for (uint32_t s = 0; s < model->n_states; s++) {
+        ret->state_bytes += totals.n_state_elems * dtype_bytes(model->states[s].dtype);
+    }
+    ret->step = model->n_steps;
+    ret->n_states = model->n_states;
+    ret->is_stepping = model->step.is_open;
+    ret->is_editing = model->is_editing;
+}
+
 static int32_t table_info(const hsdp_model *model, struct hsdp_model_info *ret_info,
                           struct hsdp_error *reterr)
 {
     const struct call call = {"model.info", reterr};
-    struct hsdp_model_info info = HSDP_MODEL_INFO_INIT;
-    struct hsdp_plan_info totals = HSDP_PLAN_INFO_INIT;
+    struct hsdp_model_info info;
     int32_t status;
 
     if (!call_has(&call, "model", model)) {
         return HSDP_ERR_INVALID;
     }
-    status = job_look(&call, model->job);
-    if (status == HSDP_OK) {
-        status = intake_check(&call, &info_intake, ret_info);
-    }
+    status = job_enter_to_ask(&call, model->job);
     if (status != HSDP_OK) {
         return status;
     }
-    /* The shares that the plan promises. The whole copies that this plugin keeps beside them, to be
-     * plain, are in no field. */
-    reference_plan.info(model->plan, &totals, NULL);
-    info.param_bytes = totals.param_bytes;
-    info.master_bytes = totals.master_bytes;
-    info.grad_bytes = totals.grad_bytes;
-    info.grad_slot_bytes = totals.grad_slot_bytes;
-    info.unsharded_bytes = totals.unsharded_bytes;
-    for (uint32_t s = 0; s < model->n_states; s++) {
-        info.state_bytes += totals.n_state_elems * dtype_bytes(model->states[s].dtype);
+    status = intake_check(&call, &info_intake, ret_info);
+    if (status == HSDP_OK) {
+        model_describe(model, &info);
+        intake_give(&info_intake, &info, ret_info);
     }
-    info.step = model->n_steps;
-    info.n_states = model->n_states;
-    info.is_stepping = model->step.is_open;
-    info.is_editing = model->is_editing;
-    intake_give(&info_intake, &info, ret_info);
-    return HSDP_OK;
+    return job_leave(model->job, status);
 }
 
 const struct hsdp_model_ops reference_model = {

@@ -169,6 +169,8 @@ struct hsdp_model {
 
 /* ------------------------------------------------------------------------------------ model.c */
 
+/** What a model is, without a look at the job. */
+void model_describe(const hsdp_model *model, struct hsdp_model_info *ret);
 /** Enters the job of a model. */
 int32_t model_enter(const struct call *call, hsdp_model *model);
 /** Fails a call about a unit. */
@@ -194,7 +196,7 @@ int32_t state_create(const struct call *call, hsdp_model *model, const char *nam
 int32_t unit_allocate(const struct call *call, hsdp_model *model, uint32_t unit);
 int32_t param_allocate(const struct call *call, hsdp_model *model, uint32_t param);
 int32_t state_allocate(const struct call *call, hsdp_model *model, uint32_t state);
-void unit_free(struct unit *unit);
+void unit_free(const hsdp_model *model, struct unit *unit);
 void param_free(const hsdp_model *model, struct param *param);
 size_t page_round(size_t n_bytes);
 

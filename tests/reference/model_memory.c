@@ -125,7 +125,7 @@ static void pages_unmap(void *base, size_t n_bytes)
     }
 }
 
-static void buffer_free(const struct unit *unit, struct buffer *buffer)
+static void buffer_free(const hsdp_model *model, const struct unit *unit, struct buffer *buffer)
 {
     size_t shard = (size_t)buffer->info.step_shard_elems;
 
@@ -134,12 +134,15 @@ static void buffer_free(const struct unit *unit, struct buffer *buffer)
     pages_unmap(buffer->master, page_round(shard * dtype_bytes(unit->master_dtype)));
     pages_unmap(buffer->grads, buffer->grads_bytes);
     pages_unmap(buffer->step_grad, page_round(shard * sizeof(float)));
+    for (uint32_t s = 0; s < MOST_STATES; s++) {
+        pages_unmap(buffer->states[s], page_round(shard * dtype_bytes(model->states[s].dtype)));
+    }
 }
 
-void unit_free(struct unit *unit)
+void unit_free(const hsdp_model *model, struct unit *unit)
 {
     for (uint32_t b = 0; b < 2; b++) {
-        buffer_free(unit, &unit->buffers[b]);
+        buffer_free(model, unit, &unit->buffers[b]);
     }
     free(unit->local);
     free(unit->rest);

@@ -173,8 +173,11 @@ int32_t model_state_info(const hsdp_model *model, uint32_t state, const char **r
         !call_has(&call, "ret_dtype", ret_dtype)) {
         return HSDP_ERR_INVALID;
     }
-    status = job_look(&call, model->job);
-    if (status == HSDP_OK && state >= model->n_states) {
+    status = job_enter_to_ask(&call, model->job);
+    if (status != HSDP_OK) {
+        return status;
+    }
+    if (state >= model->n_states) {
         status =
             error_raise(&call, HSDP_ERR_INVALID, "model.state_info: state %" PRIu32 " of %" PRIu32,
                         state, model->n_states);
@@ -183,5 +186,5 @@ int32_t model_state_info(const hsdp_model *model, uint32_t state, const char **r
         *ret_name = model->states[state].name;
         *ret_dtype = dtype_name(model->states[state].dtype);
     }
-    return status;
+    return job_leave(model->job, status);
 }

@@ -42,6 +42,9 @@ void error_begin(struct hsdp_error *error, int32_t status, const struct meeting 
     if (request->unit[0] != '\0') {
         error_say(error, " of unit \"%s\", sequence %" PRIu64, request->unit, request->sequence);
     }
+    if (request->group[0] != '\0') {
+        error_say(error, " of group \"%s\"", request->group);
+    }
     error_say(error, ": ");
 }
 
