@@ -196,7 +196,8 @@ static bool counts_fit(struct coll *coll, const struct hsdp_coll_spec *spec)
         counts_read(coll, spec->send_elems, coll->n_in / n, coll->send_elems);
         counts_read(coll, spec->recv_elems, coll->n_out / n, coll->recv_elems);
         return coll->n_in == sum_before(coll->send_elems, n) &&
-               coll->n_out == sum_before(coll->recv_elems, n);
+               coll->n_out == sum_before(coll->recv_elems, n) &&
+               coll->send_elems[index] == coll->recv_elems[index];
     default:
         return true;
     }

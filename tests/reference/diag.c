@@ -2,6 +2,7 @@
 /* Diagnostics: reports of a job in JSON, and counters. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "group.h"
@@ -151,18 +152,21 @@ static void traffic_write(hsdp_job *job, FILE *file)
 
 static void plan_write(hsdp_job *job, FILE *file)
 {
-    static const char format[] = "%s%s";
     const char *before = "";
 
     fprintf(file, "{\"plans\":[");
     for (const hsdp_model *m = job->models; m != NULL; m = m->next) {
-        char text[65536];
         uint64_t n_bytes = 0;
+        char *text;
 
-        if (reference_plan.report(m->plan, text, sizeof(text), &n_bytes, NULL) == HSDP_OK) {
-            fprintf(file, format, before, text);
+        reference_plan.report(m->plan, NULL, 0, &n_bytes, NULL);
+        text = malloc((size_t)n_bytes);
+        if (text != NULL &&
+            reference_plan.report(m->plan, text, n_bytes, &n_bytes, NULL) == HSDP_OK) {
+            fprintf(file, "%s%s", before, text);
             before = ",";
         }
+        free(text);
     }
     fprintf(file, "]}");
 }

@@ -7,7 +7,7 @@
 
 #include "model.h"
 
-static int32_t stream_check(const struct call *call, const void *stream)
+int32_t stream_check(const struct call *call, const void *stream)
 {
     return stream == NULL ? HSDP_OK
                           : error_raise(call, HSDP_ERR_INVALID,
@@ -211,18 +211,23 @@ static void shards_write(const hsdp_model *model, struct packet *packet)
     }
 }
 
-static int32_t shards_exchange(const struct call *call, hsdp_model *model, const char *what,
+static int32_t shards_exchange(const struct call *call, hsdp_model *model, const void *stream,
                                struct packet *payload, struct packet *ret_answer)
 {
+    struct hsdp_error error = HSDP_ERROR_INIT;
+    const struct call quiet = {call->name, &error};
     struct meeting_text text;
     struct request request;
 
     request_of_job(call, model->job, &text, &request);
-    request.alike = what;
     request.payload = payload->bytes != NULL ? payload->bytes : (unsigned char *)"";
     request.payload_bytes = payload->n_bytes;
-    request.refusal = payload->is_bad ? HSDP_ERR_NO_MEMORY : HSDP_OK;
-    request.sentence = "no memory";
+    request.refusal = stream_check(&quiet, stream);
+    request.sentence = error.message;
+    if (payload->is_bad) {
+        request.refusal = HSDP_ERR_NO_MEMORY;
+        request.sentence = "no memory";
+    }
     return job_meet(call, model->job, &request, ret_answer);
 }
 
@@ -232,12 +237,11 @@ int32_t edit_sync(hsdp_model *model, void *stream, struct hsdp_error *reterr)
     int32_t status = edit_enter(&call, model);
     struct packet payload = {0}, answer = {0};
 
-    (void)stream; /* on a CPU there is only one */
     if (status != HSDP_OK) {
         return status;
     }
     shards_write(model, &payload);
-    status = shards_exchange(&call, model, "model.sync", &payload, &answer);
+    status = shards_exchange(&call, model, stream, &payload, &answer);
     if (status == HSDP_OK) {
         status = states_compare(&call, model, answer);
     }

@@ -40,6 +40,29 @@ static int32_t mesh_check(const struct call *call, const hsdp_job *job, const hs
     return status;
 }
 
+/* Groups of the same name and members are told apart by how many there were before. */
+static int32_t group_number(const struct call *call, hsdp_group *group)
+{
+    struct group_count *count = group->job->group_counts;
+
+    while (count != NULL &&
+           (strcmp(count->name, group->name) != 0 || count->first_rank != group->members[0])) {
+        count = count->next;
+    }
+    if (count == NULL) {
+        count = calloc(1, sizeof(*count) + strlen(group->name) + 1);
+        if (count == NULL) {
+            return error_raise(call, HSDP_ERR_NO_MEMORY, "%s: no memory", call->name);
+        }
+        strcpy(count->name, group->name);
+        count->first_rank = group->members[0];
+        count->next = group->job->group_counts;
+        group->job->group_counts = count;
+    }
+    snprintf(group->key, sizeof(group->key), "group.%" PRIu64 ".%.30s", ++count->n, group->name);
+    return HSDP_OK;
+}
+
 static int32_t group_fill(const struct call *call, const hsdp_mesh *mesh,
                           const struct hsdp_group_spec *spec, hsdp_group *group)
 {
@@ -61,10 +84,7 @@ static int32_t group_fill(const struct call *call, const hsdp_mesh *mesh,
     if (group->name == NULL) {
         return error_raise(call, HSDP_ERR_NO_MEMORY, "%s: no memory", call->name);
     }
-    if (group->n_ranks == 1) {
-        strcpy(group->key, "self"); /* it meets nobody */
-    }
-    return HSDP_OK;
+    return group_number(call, group);
 }
 
 static int32_t group_make(const struct call *call, hsdp_job *job, const hsdp_mesh *mesh,
@@ -121,62 +141,108 @@ static int32_t table_create(hsdp_job *job, const hsdp_mesh *mesh,
 
 /* ------------------------------------------------------------------------------------- connect */
 
-/* Which of the groups with these members it is, of those that this call connects. */
-static uint32_t group_instance(const hsdp_group *group)
-{
-    uint32_t n = 0;
+/* What a rank says of one of its groups. */
+struct said {
+    const char *key;
+    const uint32_t *members;
+    size_t n_bytes; /* of them */
+    uint64_t timeout_ms;
+};
 
-    for (const hsdp_group *g = group->next; g != NULL; g = g->next) {
-        n += g->key[0] == '\0' && g->n_ranks == group->n_ranks &&
-             memcmp(g->members, group->members, g->n_ranks * sizeof(uint32_t)) == 0;
+static void groups_write(const hsdp_job *job, struct packet *packet)
+{
+    for (const hsdp_group *g = job->groups; g != NULL; g = g->next) {
+        packet_put_text(packet, g->key);
+        packet_put_blob(packet, g->members, g->n_ranks * sizeof(uint32_t));
+        packet_put_number(packet, g->timeout_ms);
     }
-    return n;
 }
 
-/* Members have to have given it one timeout. */
-static int32_t group_compare(const struct call *call, hsdp_group *group, uint64_t *ticket)
+static bool said_next(struct packet *part, struct said *ret)
 {
-    struct request request = {.key = group->key,
-                              .operation = call->name,
-                              .group = group->name,
-                              .unit = "",
-                              .sentence = "",
-                              .payload = ""};
-    char alike[160];
+    if (part->at >= part->n_bytes) {
+        return false;
+    }
+    ret->key = packet_get_text(part);
+    ret->members = packet_get_blob(part, &ret->n_bytes);
+    ret->timeout_ms = packet_get_number(part);
+    return !part->is_bad;
+}
 
-    snprintf(alike, sizeof(alike), "group \"%.80s\" with a timeout of %" PRIu64 " ms", group->name,
-             group->timeout_ms);
-    request.members = group->members;
-    request.n_members = group->n_ranks;
-    request.alike = alike;
-    request.timeout_ms = group_timeout_ms(group);
-    return job_request(call, group->job, &request, (struct follow_up){NULL, NULL, group}, ticket);
+/* Members have to have given a group one timeout. */
+static int32_t said_compare(const struct call *call, hsdp_job *job, const struct said *said,
+                            uint32_t rank, struct packet answer)
+{
+    for (uint32_t r = 0; r < rank; r++) {
+        struct hsdp_error error = HSDP_ERROR_INIT;
+        size_t n_bytes;
+        const void *blob = packet_get_blob(&answer, &n_bytes);
+        struct packet part = {.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
+        struct said other;
+
+        while (said_next(&part, &other)) {
+            if (strcmp(said->key, other.key) != 0 || said->n_bytes != other.n_bytes ||
+                memcmp(said->members, other.members, said->n_bytes) != 0 ||
+                said->timeout_ms == other.timeout_ms) {
+                continue;
+            }
+            error.status = HSDP_ERR_MISMATCH;
+            snprintf(error.operation, sizeof(error.operation), "%s", call->name);
+            snprintf(error.message, sizeof(error.message),
+                     "%s: group \"%.60s\" has a timeout of %" PRIu64 " ms on rank %" PRIu32
+                     ", %" PRIu64 " ms on rank %" PRIu32,
+                     call->name, strrchr(said->key, '.') + 1, other.timeout_ms, r, said->timeout_ms,
+                     rank);
+            job_fail(job, &error);
+            return error_pass(call, &error);
+        }
+    }
+    return HSDP_OK;
+}
+
+static int32_t groups_compare(const struct call *call, hsdp_job *job, struct packet answer)
+{
+    struct packet rest = answer;
+    int32_t status = HSDP_OK;
+
+    for (uint32_t r = 0; r < job->launch.world_ranks && status == HSDP_OK; r++) {
+        size_t n_bytes;
+        const void *blob = packet_get_blob(&rest, &n_bytes);
+        struct packet part = {.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
+        struct said said;
+
+        while (status == HSDP_OK && said_next(&part, &said)) {
+            status = said_compare(call, job, &said, r, answer);
+        }
+    }
+    return status;
 }
 
 static int32_t table_connect(hsdp_job *job, struct hsdp_error *reterr)
 {
     const struct call call = {"group.connect", reterr};
     int32_t status = job_enter_connected(&call, job);
-    struct packet answer = {0};
+    struct packet payload = {0}, answer = {0};
     struct meeting_text text;
     struct request request;
-    uint64_t ticket = 0;
 
     if (status != HSDP_OK) {
         return status;
     }
+    groups_write(job, &payload);
     request_of_job(&call, job, &text, &request);
+    request.payload = payload.bytes != NULL ? payload.bytes : (unsigned char *)"";
+    request.payload_bytes = payload.n_bytes;
+    request.refusal = payload.is_bad ? HSDP_ERR_NO_MEMORY : HSDP_OK;
+    request.sentence = "no memory";
     status = job_meet(&call, job, &request, &answer);
+    if (status == HSDP_OK) {
+        status = groups_compare(&call, job, answer);
+    }
+    packet_free(&payload);
     packet_free(&answer);
     for (hsdp_group *g = job->groups; g != NULL && status == HSDP_OK; g = g->next) {
-        if (g->key[0] == '\0') {
-            snprintf(g->key, sizeof(g->key), "group.%" PRIu64 ".%" PRIu32, request.sequence,
-                     group_instance(g));
-            status = group_compare(&call, g, &ticket);
-        }
-    }
-    if (status == HSDP_OK) {
-        status = job_wait(&call, job, ticket, UINT64_MAX);
+        g->is_connected = true;
     }
     return job_leave(job, status);
 }
@@ -207,7 +273,7 @@ static int32_t table_info(const hsdp_group *group, struct hsdp_group_info *ret_i
     info.n_bytes_received = group->n_bytes_received;
     info.n_ranks = group->n_ranks;
     info.index = group->index;
-    info.is_connected = group->key[0] != '\0' && group->job->is_connected;
+    info.is_connected = group->is_connected && group->job->is_connected;
     intake_give(&info_intake, &info, ret_info);
     return job_leave(group->job, HSDP_OK);
 }
@@ -330,7 +396,7 @@ static int32_t table_start(hsdp_group *group, const struct hsdp_coll_spec *specs
                              " bytes apart, on stream %p; 1 to %u, a multiple of 8, and NULL are "
                              "allowed",
                              n_specs, spec_bytes, stream, MOST_COLLS);
-    } else if (!group->job->is_connected || group->key[0] == '\0') {
+    } else if (!group->job->is_connected || !group->is_connected) {
         status = error_raise(&call, HSDP_ERR_STATE,
                              "group.start: group \"%s\" is not connected; group.connect was "
                              "expected",

@@ -5,11 +5,20 @@
 
 #include "job.h"
 
+/* How many groups of a name, and a first member, there have been. */
+struct group_count {
+    struct group_count *next;
+    uint64_t n;
+    uint32_t first_rank;
+    char name[];
+};
+
 struct hsdp_group {
     struct hsdp_group *next; /* of the job's */
     hsdp_job *job;
     char *name;
-    char key[64]; /* what its requests begin with; "" before connect */
+    char key[64]; /* what its requests begin with */
+    bool is_connected;
     uint32_t members[MOST_RANKS];
     uint32_t n_ranks;
     uint32_t index;      /* of this rank */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "group.h"
 #include "intake.h"
 #include "reference.h"
 
@@ -54,6 +55,11 @@ int32_t job_enter(const struct call *call, hsdp_job *job)
     }
     if (atomic_load(&job->is_failed)) {
         return job_leave(job, job_failure(call, job, NULL));
+    }
+    if (job->is_closed) {
+        return job_leave(job, error_raise(call, HSDP_ERR_STATE,
+                                          "%s: the job is closed; nothing more was expected",
+                                          call->name));
     }
     job_progress(job);
     return HSDP_OK;
@@ -216,6 +222,7 @@ static int32_t table_close(hsdp_job *job, struct hsdp_error *reterr)
     }
     if (status == HSDP_OK) {
         job->is_connected = false;
+        job->is_closed = true;
     }
     return job_leave(job, status);
 }
@@ -231,6 +238,12 @@ void job_drop(hsdp_job *job)
         return;
     }
     operations_free(job);
+    while (job->group_counts != NULL) {
+        struct group_count *first = job->group_counts;
+
+        job->group_counts = first->next;
+        free(first);
+    }
     settings_free(&job->settings);
     pthread_cond_destroy(&job->changed);
     pthread_mutex_destroy(&job->mutex);

@@ -78,11 +78,13 @@ struct hsdp_job {
     struct server *server;     /* on rank 0 of several */
     bool has_tried;            /* connect was called */
     bool is_connected;
+    bool is_closed;
     struct phase phases[MOST_PHASES];
     uint32_t n_phases;
     _Atomic uint64_t counts[N_COUNTS];
     struct hsdp_model *models; /* for diag */
     struct hsdp_group *groups;
+    struct group_count *group_counts;
     uint64_t n_models;   /* made so far: every rank makes the same */
     uint64_t n_meetings; /* of the whole job so far */
 

@@ -182,6 +182,8 @@ int32_t param_check(const struct call *call, const hsdp_model *model, uint32_t p
 /** Checks that a tensor of the host has the shape of a parameter, and a dtype of the three. */
 int32_t tensor_check(const struct call *call, const hsdp_model *model, uint32_t param,
                      const struct hsdp_tensor *tensor, enum dtype *ret_dtype);
+/** HSDP_ERR_INVALID for another stream than NULL, the only one of a CPU. */
+int32_t stream_check(const struct call *call, const void *stream);
 const void *tensor_at(const struct hsdp_tensor *tensor);
 /** A request of the ranks of one plan. */
 void request_of_model(const struct call *call, hsdp_model *model, struct meeting_text *text,

@@ -18,6 +18,7 @@ struct move {
     enum dtype full_dtype;
     uint32_t rank;   /* the source or the target; HSDP_ALL_RANKS = none */
     bool has_tensor; /* this rank needs one */
+    const void *stream;
 };
 
 static bool ranks_have(const struct ranks *ranks, uint32_t rank)
@@ -33,8 +34,11 @@ static bool ranks_have(const struct ranks *ranks, uint32_t rank)
 static int32_t move_read(const struct call *call, struct move *move)
 {
     const struct param *param;
-    int32_t status = param_check(call, move->model, move->param);
+    int32_t status = stream_check(call, move->stream);
 
+    if (status == HSDP_OK) {
+        status = param_check(call, move->model, move->param);
+    }
     if (status != HSDP_OK) {
         return status;
     }
@@ -191,7 +195,8 @@ int32_t edit_import(hsdp_model *model, uint32_t param, int32_t flat, const struc
     int32_t status = model_enter(&call, model);
     struct move move = {.model = model, .param = param, .flat = flat, .full = full};
 
-    (void)stream; /* on a CPU there is only one */
+    move.stream = stream;
+
     if (status != HSDP_OK) {
         return status;
     }
@@ -276,10 +281,11 @@ int32_t edit_export(hsdp_model *model, uint32_t param, int32_t flat, const struc
     const struct call quiet = {call.name, &error};
     int32_t status = model_enter(&call, model);
     struct move move = {.model = model, .param = param, .flat = flat, .full = full};
+
+    move.stream = stream;
     struct packet payload = {0}, answer = {0};
     int32_t refusal;
 
-    (void)stream; /* on a CPU there is only one */
     if (status != HSDP_OK) {
         return status;
     }

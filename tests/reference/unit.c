@@ -256,11 +256,13 @@ static int32_t table_grad_add(hsdp_model *model, uint32_t param, const struct hs
     struct unit *unit;
     enum dtype dtype;
 
-    (void)stream; /* on a CPU there is only one */
     if (status != HSDP_OK) {
         return status;
     }
-    status = grad_add_check(&call, model, param, grad, &dtype);
+    status = stream_check(&call, stream);
+    if (status == HSDP_OK) {
+        status = grad_add_check(&call, model, param, grad, &dtype);
+    }
     if (status != HSDP_OK) {
         return job_leave(model->job, status);
     }
