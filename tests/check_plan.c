@@ -297,6 +297,33 @@ START_TEST(plan_add_class_reads_dims_and_divisor)
 }
 END_TEST
 
+/* As resolved: in mesh order, the data dimensions where nothing is said. */
+START_TEST(plan_class_info_tells_what_it_is_replicated_over)
+{
+    static const char *const rows[][4] = {
+        {NULL, NULL, "dp,cp", "dp,cp"},
+        {"tp,dp", "dp", "dp,tp", "dp"},
+        {"cp", NULL, "cp", "cp"},
+        {"cp", "", "cp", ""},
+        {"", NULL, "", ""},
+    };
+    struct hsdp_class_spec spec = HSDP_CLASS_SPEC_INIT;
+    struct hsdp_plan *plan = fixture_plan("PP=2,dp=2,cp=3,TP=2", 0, "");
+    struct hsdp_class_info info;
+    uint32_t class_index;
+
+    spec.name = "c";
+    spec.replicated_over = rows[_i][0];
+    spec.reduced_over = rows[_i][1];
+    ck_assert_int_eq(plan_add_class(plan, &spec, &class_index, NULL), HSDP_OK);
+    fixture_finish(plan);
+    info = class_of(plan, 0);
+    ck_assert_str_eq(info.replicated_dims, rows[_i][2]);
+    ck_assert_str_eq(info.reduce_dims, rows[_i][3]);
+    plan_destroy(plan);
+}
+END_TEST
+
 /* After a split, "dp" in a class goes on meaning all of dp. */
 START_TEST(plan_add_class_understands_dp_after_a_split)
 {
@@ -313,6 +340,7 @@ START_TEST(plan_add_class_understands_dp_after_a_split)
     fixture_finish(plan);
     ck_assert_str_eq(class_of(plan, 0).reduce_dims, "dp_replicate,dp_shard");
     ck_assert_str_eq(class_of(plan, 1).reduce_dims, "dp_shard");
+    ck_assert_str_eq(class_of(plan, 1).replicated_dims, "dp_replicate,dp_shard");
     ck_assert_uint_eq(plan->classes[1].place.replicated, 3);
     plan_destroy(plan);
 }
@@ -409,6 +437,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, plan_create_splits_dp, 0, N_OF(splits));
     tcase_add_test(tcase, plan_setting_tells_value_and_source);
     tcase_add_loop_test(tcase, plan_add_class_reads_dims_and_divisor, 0, N_OF(classes));
+    tcase_add_loop_test(tcase, plan_class_info_tells_what_it_is_replicated_over, 0, 5);
     tcase_add_test(tcase, plan_add_class_understands_dp_after_a_split);
     tcase_add_test(tcase, plan_add_class_takes_settings_from_plan_and_own);
     tcase_add_loop_test(tcase, plan_add_class_of_a_bad_spec_is_refused, 0, N_OF(bad_classes));

@@ -169,6 +169,52 @@ START_TEST(plan_add_param_at_the_limits_is_taken)
 }
 END_TEST
 
+/* Of one that is tied, what its storage was given. */
+START_TEST(plan_param_info_tells_blocks_and_ties_as_given)
+{
+    static const struct {
+        const char *name, *tied_to, *tied_over;
+        uint64_t block_elems;
+        const char *told_over;
+        uint64_t told_elems;
+    } rows[] = {
+        {"w", NULL, NULL, 7, "", 7},
+        {"plain", NULL, NULL, 0, "", 0},
+        {"tied", "w", NULL, 0, "", 7},
+        {"emb", NULL, "pp[0,-1]", 0, "pp[0,-1]", 0},
+        {"head", "emb", NULL, 0, "pp[0,-1]", 0},
+        {"again", "emb", "pp", 0, "pp[0,-1]", 0},
+    };
+    struct hsdp_plan *plan = fixture_plan("PP=2,dp=2", 0, "");
+    struct hsdp_param_spec spec;
+    int64_t shape[8];
+    uint32_t param;
+
+    fixture_class(plan, "dense", "");
+    fixture_unit(plan, "u");
+    for (uint32_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[16] = "";
+
+        strcpy(text, rows[i].tied_over == NULL ? "" : rows[i].tied_over);
+        spec = fixture_param_spec(0, rows[i].name, "[50]", shape);
+        spec.tied_to = rows[i].tied_to;
+        spec.tied_over = rows[i].tied_over == NULL ? NULL : text;
+        spec.block_elems = rows[i].block_elems;
+        ck_assert_int_eq(plan_add_param(plan, &spec, &param, NULL), HSDP_OK);
+        memset(text, 'x', sizeof(text) - 1); /* it was copied */
+    }
+    fixture_finish(plan);
+    for (uint32_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct hsdp_param_info info = HSDP_PARAM_INFO_INIT;
+
+        ck_assert_int_eq(plan_param_info(plan, i, &info, NULL), HSDP_OK);
+        ck_assert_str_eq(info.tied_over, rows[i].told_over);
+        ck_assert_uint_eq(info.block_elems, rows[i].told_elems);
+    }
+    plan_destroy(plan);
+}
+END_TEST
+
 START_TEST(plan_param_info_tells_what_was_given)
 {
     struct hsdp_plan *plan = fixture_plan("dp=2", 0, "");
@@ -377,6 +423,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, plan_add_param_of_a_bad_spec_is_refused, 0, N_OF(bad_params));
     tcase_add_test(tcase, plan_add_param_of_a_bad_shape_pointer_is_refused);
     tcase_add_test(tcase, plan_add_param_at_the_limits_is_taken);
+    tcase_add_test(tcase, plan_param_info_tells_blocks_and_ties_as_given);
     tcase_add_test(tcase, plan_param_info_tells_what_was_given);
     tcase_add_test(tcase, plan_unit_info_tells_what_it_holds);
     tcase_add_test(tcase, plan_finish_of_a_unit_without_parameters_is_refused);

@@ -109,6 +109,7 @@ static void classes_compare(struct host sides[2])
         ck_assert_str_eq(infos[0].grad_dims, infos[1].grad_dims);
         ck_assert_str_eq(infos[0].step_dims, infos[1].step_dims);
         ck_assert_str_eq(infos[0].reduce_dims, infos[1].reduce_dims);
+        ck_assert_str_eq(infos[0].replicated_dims, infos[1].replicated_dims);
         ck_assert_uint_eq(infos[0].divisor, infos[1].divisor);
     }
 }
@@ -123,7 +124,9 @@ static void params_compare(struct host sides[2])
                       apis[i]->plan->param_info(sides[i].plan, p, &infos[i], &sides[i].err));
         }
         ck_assert_str_eq(infos[0].name, infos[1].name);
+        ck_assert_str_eq(infos[0].tied_over, infos[1].tied_over);
         host_expect(infos[0].n_elems == infos[1].n_elems);
+        host_expect(infos[0].block_elems == infos[1].block_elems);
         host_expect(infos[0].unit == infos[1].unit && infos[0].buffer == infos[1].buffer);
         host_expect(infos[0].storage == infos[1].storage && infos[0].flags == infos[1].flags);
         host_expect(infos[0].hyper_group == infos[1].hyper_group);

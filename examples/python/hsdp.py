@@ -312,6 +312,7 @@ class ClassInfo(Struct):
         ("grad_dims", c_char_p),
         ("step_dims", c_char_p),
         ("reduce_dims", c_char_p),
+        ("replicated_dims", c_char_p),
         ("divisor", c_uint32),
         ("reserved", c_uint32),
     ]
@@ -350,8 +351,10 @@ class ParamInfo(Struct):
         ("struct_size", c_size_t),
         ("name", c_char_p),
         ("shape", POINTER(c_int64)),
+        ("tied_over", c_char_p),
         ("n_elems", c_uint64),
         ("offset_elems", c_uint64),
+        ("block_elems", c_uint64),
         ("n_dims", c_uint32),
         ("unit", c_uint32),
         ("buffer", c_uint32),

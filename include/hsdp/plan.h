@@ -150,9 +150,10 @@ struct hsdp_class_info {
     const char *param_dims; /* selectors over which parameters, resting gradients and the step */
     const char *grad_dims;  /* are sharded, in slice order; "" = whole */
     const char *step_dims;
-    const char *reduce_dims; /* R */
-    uint32_t divisor;        /* of `mean`, as applied; 1 for `sum` */
-    uint32_t reserved;       /* zero */
+    const char *reduce_dims;     /* R */
+    const char *replicated_dims; /* replicated_over; the data dimensions where that is NULL */
+    uint32_t divisor;            /* of `mean`, as applied; 1 for `sum` */
+    uint32_t reserved;           /* zero */
 };
 
 #define HSDP_NO_SLOT 0xffffffffu /* also of a unit that has no gradient */
@@ -206,10 +207,12 @@ struct hsdp_buffer_info {
  */
 struct hsdp_param_info {
     size_t struct_size;    /* sizeof(struct hsdp_param_info) */
-    const char *name;      /* lives as long as the plan, like shape */
+    const char *name;      /* this and what the next two point to live as long as the plan */
     const int64_t *shape;  /* n_dims sizes */
+    const char *tied_over; /* as given, "" = none; of a tied name, as that of its storage */
     uint64_t n_elems;      /* product of the shape */
     uint64_t offset_elems; /* of its first element in the unsharded buffer */
+    uint64_t block_elems;  /* as given; of a tied name, as that of its storage */
     uint32_t n_dims;
     uint32_t unit;
     uint32_t buffer;      /* within the unit; of an alias: within the storage's */

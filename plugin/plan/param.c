@@ -101,6 +101,13 @@ static int32_t tie_check(const struct hsdp_plan *plan, const struct plan_param *
     return HSDP_OK;
 }
 
+static int32_t text_copy(const char *text, char **ret, struct hsdp_error *reterr)
+{
+    *ret = strdup(text);
+    return *ret == NULL ? error_set(reterr, HSDP_ERR_NO_MEMORY, "plan: no memory for a name")
+                        : HSDP_OK;
+}
+
 static int32_t tied_to_read(const struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
                             struct plan_param *param, struct hsdp_error *reterr)
 {
@@ -124,10 +131,7 @@ static int32_t tied_to_read(const struct hsdp_plan *plan, const struct hsdp_para
     }
     param->storage = other;
     param->block_elems = plan->params[other].block_elems;
-    param->tied_to = strdup(plan->params[other].name);
-    return param->tied_to == NULL
-               ? error_set(reterr, HSDP_ERR_NO_MEMORY, "plan: no memory for a name")
-               : HSDP_OK;
+    return text_copy(plan->params[other].name, &param->tied_to, reterr);
 }
 
 static int32_t spec_read(const struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
@@ -159,6 +163,9 @@ static int32_t spec_read(const struct hsdp_plan *plan, const struct hsdp_param_s
     }
     if (status == HSDP_OK) {
         status = plan_tie_read(plan, spec, param, tie, reterr);
+    }
+    if (status == HSDP_OK && spec->tied_over != NULL) {
+        status = text_copy(spec->tied_over, &param->tied_over, reterr);
     }
     return status;
 }
@@ -196,6 +203,7 @@ int32_t plan_add_param(struct hsdp_plan *plan, const struct hsdp_param_spec *spe
     if (status != HSDP_OK) {
         free(param.name);
         free(param.tied_to);
+        free(param.tied_over);
         return status;
     }
     if (tie.n_holders > 1) {

@@ -204,6 +204,7 @@ void plan_destroy(struct hsdp_plan *plan)
     for (uint32_t i = 0; i < plan->n_params; i++) {
         free(plan->params[i].name);
         free(plan->params[i].tied_to);
+        free(plan->params[i].tied_over);
     }
     notes_free(plan);
     free(plan->classes);

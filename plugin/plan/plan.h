@@ -46,7 +46,8 @@ struct plan_class {
 
 struct plan_param {
     char *name;
-    char *tied_to; /* NULL = none */
+    char *tied_to;   /* NULL = none */
+    char *tied_over; /* as the host has said it; NULL = none */
     int64_t shape[HSDP_PARAM_MAX_DIMS];
     uint64_t n_elems;
     uint64_t offset_elems;       /* in its unsharded buffer; of an alias: that of its storage */

@@ -110,6 +110,7 @@ int32_t plan_class_info(const struct hsdp_plan *plan, uint32_t class_index,
     info.grad_dims = klass->cut_dims[HSDP_SHARD_GRAD];
     info.step_dims = klass->cut_dims[HSDP_SHARD_STEP];
     info.reduce_dims = klass->reduce_dims;
+    info.replicated_dims = klass->replicated_dims;
     info.divisor = klass->divisor;
     *ret_info = info;
     return HSDP_OK;
@@ -185,6 +186,7 @@ int32_t plan_param_info(const struct hsdp_plan *plan, uint32_t param,
 {
     struct hsdp_param_info info = HSDP_PARAM_INFO_INIT;
     const struct plan_param *row;
+    const char *tied_over;
     int32_t status;
 
     status = query_check(plan, ret_info, "param_info", reterr);
@@ -195,10 +197,13 @@ int32_t plan_param_info(const struct hsdp_plan *plan, uint32_t param,
         return status;
     }
     row = &plan->params[param];
+    tied_over = plan->params[row->storage].tied_over;
     info.name = row->name;
     info.shape = row->shape;
+    info.tied_over = tied_over == NULL ? "" : tied_over;
     info.n_elems = row->n_elems;
     info.offset_elems = row->offset_elems;
+    info.block_elems = row->block_elems;
     info.n_dims = row->n_dims;
     info.unit = row->unit;
     info.buffer = row->buffer;

@@ -179,10 +179,13 @@ static void unit_fill(hsdp_model *model, uint32_t unit)
 static void param_fill(hsdp_model *model, uint32_t param)
 {
     struct param *p = &model->params[param];
+    struct ranks holders;
     int64_t stride = 1;
 
     p->info = (struct hsdp_param_info)HSDP_PARAM_INFO_INIT;
     reference_plan.param_info(model->plan, param, &p->info, NULL);
+    ranks_read(model, p->info.tied_over, &holders);
+    p->tied_over = holders.n > 1 ? p->info.tied_over : NULL;
     p->is_storage = p->info.storage == param;
     p->is_frozen = (p->info.flags & HSDP_PARAM_FROZEN) != 0;
     model->units[p->info.unit].is_trainable |= !p->is_frozen;
@@ -214,14 +217,53 @@ static void settings_take(hsdp_model *model)
                                                  : HSDP_SCOPE_FULL;
 }
 
+/* True if a class is replicated over a dimension. */
+static bool class_is_over(const hsdp_model *model, uint32_t class_index, const char *dim)
+{
+    struct hsdp_class_info klass = HSDP_CLASS_INFO_INIT;
+    size_t n = strlen(dim);
+
+    reference_plan.class_info(model->plan, class_index, &klass, NULL);
+    for (const char *name = klass.replicated_dims; *name != '\0';) {
+        size_t n_name = strcspn(name, ",");
+
+        if (n_name == n && memcmp(name, dim, n) == 0) {
+            return true;
+        }
+        name += n_name;
+        name += strspn(name, ",");
+    }
+    return false;
+}
+
+/* The ranks that differ only in dimensions over which some class is replicated: others have other
+ * plans. */
+static void shared_read(hsdp_model *model)
+{
+    char text[DIMS_TEXT_BYTES] = "";
+    const char *dim;
+    uint32_t n_ranks;
+
+    for (uint32_t d = 0; reference_mesh.dim(model->mesh, d, &dim, &n_ranks, NULL) == HSDP_OK; d++) {
+        bool is_shared = false;
+        size_t n = strlen(text);
+
+        for (uint32_t c = 0; c < model->n_classes; c++) {
+            is_shared = is_shared || class_is_over(model, c, dim);
+        }
+        if (is_shared) {
+            snprintf(text + n, sizeof(text) - n, "%s%s", n == 0 ? "" : ",", dim);
+        }
+    }
+    ranks_read(model, text, &model->shared);
+}
+
 static int32_t model_fill(const struct call *call, hsdp_model *model)
 {
-    char shared[DIMS_TEXT_BYTES];
     int32_t status = HSDP_OK;
 
     reference_plan.mesh(model->plan, &model->mesh, NULL);
-    plan_shared_over(model->plan, shared);
-    ranks_read(model, shared, &model->shared);
+    shared_read(model);
     settings_take(model);
     for (uint32_t c = 0; c < model->n_classes; c++) {
         struct hsdp_class_info klass = HSDP_CLASS_INFO_INIT;

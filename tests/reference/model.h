@@ -81,7 +81,8 @@ struct unit {
 
 struct param {
     struct hsdp_param_info info;
-    uint64_t packed; /* of a storage: where it begins in its unit */
+    const char *tied_over; /* info's; NULL where that is this rank alone */
+    uint64_t packed;       /* of a storage: where it begins in its unit */
     bool is_storage;
     bool is_alias; /* of another unit's */
     bool is_frozen;

@@ -23,6 +23,7 @@ struct plan_class {
     uint32_t divisor;
     char cut_texts[N_CUTS][DIMS_TEXT_BYTES]; /* selectors */
     char reduced_text[DIMS_TEXT_BYTES];
+    char replicated_text[DIMS_TEXT_BYTES];
 };
 
 struct plan_param {
@@ -34,9 +35,10 @@ struct plan_param {
     uint32_t unit;
     uint32_t hyper_group;
     uint32_t flags;
-    uint32_t storage; /* itself, or the parameter that it is tied to */
-    char *tied_over;  /* of a storage: a selector without negative numbers; NULL = not tied */
-    bool is_copy;     /* another stage's counts */
+    uint32_t storage;      /* itself, or the parameter that it is tied to */
+    char *tied_over;       /* of a storage: a selector without negative numbers; NULL = not tied */
+    bool is_copy;          /* another stage's counts */
+    char *given_tied_over; /* as the host has said it; NULL = not at all */
 
     /* Filled by finish. */
     uint32_t buffer;
@@ -83,18 +85,8 @@ struct hsdp_plan {
 hsdp_plan *plan_hold(const hsdp_plan *plan);
 
 /**
- * Over which ranks a parameter, or the one it is tied to, is tied beyond its class: a selector for
- * mesh->members of the plan's mesh. NULL where it is not.
- */
-const char *plan_tied_over(const hsdp_plan *plan, uint32_t param);
-
-/** The dimensions over which some class is replicated: ranks that differ in others have other
- * plans. A selector. */
-void plan_shared_over(const hsdp_plan *plan, char text[DIMS_TEXT_BYTES]);
-
-/**
- * Writes what the ranks of plan_shared_over have to agree on: a line for each setting, class, unit
- * and parameter, so that the first line that differs names the cause.
+ * Writes what the ranks that share parameters have to agree on: a line for each setting, class,
+ * unit and parameter, so that the first line that differs names the cause.
  */
 void plan_lines_write(const hsdp_plan *plan, FILE *file);
 

@@ -85,6 +85,7 @@ static void cuts_fill(const struct hsdp_mesh *mesh, uint32_t outer, struct plan_
         }
     }
     mesh_dims_write(mesh, klass->reduced, klass->reduced_text);
+    mesh_dims_write(mesh, klass->replicated, klass->replicated_text);
 }
 
 static int32_t dims_read(const struct call *call, const struct hsdp_mesh *mesh,

@@ -233,6 +233,12 @@ int32_t plan_param_read(const struct call *call, const struct hsdp_plan *plan,
     if (status == HSDP_OK) {
         status = ties_check(call, plan, spec, &param);
     }
+    if (status == HSDP_OK && spec->tied_over != NULL) {
+        param.given_tied_over = strdup(spec->tied_over);
+        status = param.given_tied_over != NULL
+                     ? HSDP_OK
+                     : error_raise(call, HSDP_ERR_NO_MEMORY, "plan: no memory for a selector");
+    }
     if (status != HSDP_OK) {
         plan_param_free(&param);
         return status;
@@ -245,14 +251,10 @@ void plan_param_free(struct plan_param *param)
 {
     free(param->name);
     free(param->tied_over);
+    free(param->given_tied_over);
 }
 
 bool plan_is_alias(const struct hsdp_plan *plan, uint32_t param)
 {
     return plan->params[plan->params[param].storage].unit != plan->params[param].unit;
-}
-
-const char *plan_tied_over(const hsdp_plan *plan, uint32_t param)
-{
-    return plan->params[plan->params[param].storage].tied_over;
 }

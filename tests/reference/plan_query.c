@@ -7,10 +7,10 @@
 #include "plan.h"
 
 static const struct intake plan_intake = {"ret_info", 88, sizeof(struct hsdp_plan_info)};
-static const struct intake class_intake = {"ret_info", 64, sizeof(struct hsdp_class_info)};
+static const struct intake class_intake = {"ret_info", 72, sizeof(struct hsdp_class_info)};
 static const struct intake unit_intake = {"ret_info", 48, sizeof(struct hsdp_unit_info)};
 static const struct intake buffer_intake = {"ret_info", 56, sizeof(struct hsdp_buffer_info)};
-static const struct intake param_intake = {"ret_info", 64, sizeof(struct hsdp_param_info)};
+static const struct intake param_intake = {"ret_info", 80, sizeof(struct hsdp_param_info)};
 
 #define SEGMENT_FIRST_BYTES 32u /* of ABI 1.0; hsdp_segment has no struct_size, but a stride */
 #define MOST_STRIDE_BYTES   65536u
@@ -142,6 +142,7 @@ int32_t plan_class_info(const hsdp_plan *plan, uint32_t class_index,
     info.grad_dims = klass->cut_texts[HSDP_SHARD_GRAD];
     info.step_dims = klass->cut_texts[HSDP_SHARD_STEP];
     info.reduce_dims = klass->reduced_text;
+    info.replicated_dims = klass->replicated_text;
     info.divisor = klass->divisor;
     intake_give(&class_intake, &info, ret_info);
     return HSDP_OK;
@@ -217,7 +218,7 @@ int32_t plan_param_info(const hsdp_plan *plan, uint32_t param, struct hsdp_param
 {
     const struct call call = {"plan.param_info", reterr};
     struct hsdp_param_info info = HSDP_PARAM_INFO_INIT;
-    const struct plan_param *row;
+    const struct plan_param *row, *storage;
     int32_t status = info_check(&call, plan, &param_intake, ret_info);
 
     if (status == HSDP_OK) {
@@ -227,16 +228,19 @@ int32_t plan_param_info(const hsdp_plan *plan, uint32_t param, struct hsdp_param
         return status;
     }
     row = &plan->params[param];
+    storage = &plan->params[row->storage];
     info.name = row->name;
     info.shape = row->shape;
+    info.tied_over = storage->given_tied_over == NULL ? "" : storage->given_tied_over;
     info.n_elems = row->n_elems;
     info.offset_elems = row->offset_elems;
+    info.block_elems = row->block_elems;
     info.n_dims = row->n_dims;
     info.unit = row->unit;
     info.buffer = row->buffer;
     info.storage = row->storage;
     info.hyper_group = row->hyper_group;
-    info.flags = row->flags | (plan->params[row->storage].is_copy ? HSDP_PARAM_COPY : 0);
+    info.flags = row->flags | (storage->is_copy ? HSDP_PARAM_COPY : 0);
     intake_give(&param_intake, &info, ret_info);
     return HSDP_OK;
 }

@@ -106,13 +106,11 @@ static void traffic_write(FILE *file, const struct hsdp_plan *plan, uint32_t c)
 static void class_write(FILE *file, const struct hsdp_plan *plan, uint32_t c)
 {
     const struct plan_class *klass = &plan->classes[c];
-    char replicated[DIMS_TEXT_BYTES];
 
-    mesh_dims_write(plan->mesh, klass->replicated, replicated);
     fprintf(file, "{\"name\":");
     text_quote(file, klass->name);
     fprintf(file, ",\"sharding_strategy\":\"%s\",\"replicated_over\":\"%s\"", klass->strategy->name,
-            replicated);
+            klass->replicated_text);
     fprintf(file, ",\"reduced_over\":\"%s\",\"param_dims\":\"%s\"", klass->reduced_text,
             klass->cut_texts[HSDP_SHARD_PARAM]);
     fprintf(file, ",\"grad_dims\":\"%s\",\"step_dims\":\"%s\"", klass->cut_texts[HSDP_SHARD_GRAD],
@@ -226,16 +224,6 @@ int32_t plan_report(const hsdp_plan *plan, char *ret_text, uint64_t max_bytes, u
 
 /* ---------------------------------------------------------------------------------------- lines */
 
-void plan_shared_over(const hsdp_plan *plan, char text[DIMS_TEXT_BYTES])
-{
-    uint32_t dims = 0;
-
-    for (uint32_t c = 0; c < plan->n_classes; c++) {
-        dims |= plan->classes[c].replicated;
-    }
-    mesh_dims_write(plan->mesh, dims, text);
-}
-
 static void class_line(FILE *file, const struct plan_class *klass, const char *what,
                        const char *value)
 {
@@ -245,14 +233,13 @@ static void class_line(FILE *file, const struct plan_class *klass, const char *w
 }
 
 /* Short lines: two fit into the sentence of an error. */
-static void class_lines(FILE *file, const struct hsdp_plan *plan, const struct plan_class *klass)
+static void class_lines(FILE *file, const struct plan_class *klass)
 {
     static const char *const same[] = {"param_dtype", "master_dtype", "reduce_dtype",
                                        "gradient_dtype", "gradient_op"};
-    char text[DIMS_TEXT_BYTES];
+    char text[16];
 
-    mesh_dims_write(plan->mesh, klass->replicated, text);
-    class_line(file, klass, "replicated_over", text);
+    class_line(file, klass, "replicated_over", klass->replicated_text);
     class_line(file, klass, "reduced_over", klass->reduced_text);
     class_line(file, klass, "sharding_strategy", klass->strategy->name);
     class_line(file, klass, "param_dims", klass->cut_texts[HSDP_SHARD_PARAM]);
@@ -306,7 +293,7 @@ void plan_lines_write(const hsdp_plan *plan, FILE *file)
             settings_text(&plan->settings, "slots"));
     verify_line(file, plan);
     for (uint32_t c = 0; c < plan->n_classes; c++) {
-        class_lines(file, plan, &plan->classes[c]);
+        class_lines(file, &plan->classes[c]);
     }
     for (uint32_t u = 0; u < plan->n_units; u++) {
         fprintf(file, "unit ");

@@ -129,7 +129,7 @@ static double ones_expected(const struct proof *proof, uint32_t param)
     const hsdp_model *model = proof->model;
     const struct unit *unit = &model->units[model->params[param].info.unit];
 
-    if (plan_tied_over(model->plan, param) != NULL) { /* stages need not have as many names */
+    if (model->params[param].tied_over != NULL) { /* stages need not have as many names */
         return (double)proof->n_names[param] / unit->divisor;
     }
     return (double)(names_count(model, param) * unit->reduced.n) / unit->divisor;

@@ -19,7 +19,7 @@ static void ranks_of(const hsdp_model *model, const char *selector, uint32_t ran
 
 static const char *tie_of(const hsdp_model *model, uint32_t param)
 {
-    return model->params[param].is_storage ? plan_tied_over(model->plan, param) : NULL;
+    return model->params[param].is_storage ? model->params[param].tied_over : NULL;
 }
 
 /* ---------------------------------------------------------------------------------------- sums */
@@ -110,20 +110,24 @@ int32_t ties_reduce(const struct call *call, hsdp_model *model)
 /* What is equal on all stages; units and places are not. */
 static void tie_line_write(const hsdp_model *model, uint32_t param, FILE *file)
 {
-    const struct plan_param *p = &model->plan->params[param];
-    const struct plan_class *klass = &model->plan->classes[model->plan->units[p->unit].class_index];
+    const struct hsdp_param_info *p = &model->params[param].info;
+    uint32_t class_index = model->units[p->unit].class_index;
+    struct hsdp_class_info klass = HSDP_CLASS_INFO_INIT;
+    const char *value, *source;
 
+    reference_plan.class_info(model->plan, class_index, &klass, NULL);
     fprintf(file, "shape [");
     for (uint32_t d = 0; d < p->n_dims; d++) {
         fprintf(file, "%s%" PRId64, d == 0 ? "" : ",", p->shape[d]);
     }
     fprintf(file, "] block_elems %" PRIu64 " hyper_group %" PRIu32 " frozen %" PRIu32,
             p->block_elems, p->hyper_group, p->flags & HSDP_PARAM_FROZEN);
-    fprintf(file, " divisor %" PRIu32 " replicated %" PRIx32 " reduced %" PRIx32, klass->divisor,
-            klass->replicated, klass->reduced);
+    fprintf(file, " divisor %" PRIu32 " replicated %s reduced %s", klass.divisor,
+            klass.replicated_dims, klass.reduce_dims);
     for (int k = 0; k < N_KEYS; k++) {
-        if (klass->settings.values[k] != NULL) {
-            fprintf(file, " %s %s", keys[k].name, klass->settings.values[k]);
+        if (reference_plan.class_setting(model->plan, class_index, keys[k].name, &value, &source,
+                                         NULL) == HSDP_OK) {
+            fprintf(file, " %s %s", keys[k].name, value);
         }
     }
 }

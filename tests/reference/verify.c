@@ -72,20 +72,19 @@ static void params_write(const hsdp_model *model, uint32_t param, struct packet 
     const struct param *p = &model->params[param];
     const struct unit *u = &model->units[p->info.unit];
     uint32_t rank = model->job->launch.rank;
-    uint32_t replicated = model->plan->classes[u->class_index].replicated;
-    const char *tie = plan_tied_over(model->plan, param);
-    struct ranks holders = {.ranks = {rank}, .n = 1};
+    struct hsdp_class_info klass = HSDP_CLASS_INFO_INIT;
+    uint32_t holders[MOST_RANKS], replicas[MOST_RANKS];
     uint64_t n = 0, hash;
 
-    if (tie != NULL) {
-        reference_mesh.members(model->mesh, tie, rank, holders.ranks, MOST_RANKS, &n, NULL);
-    }
+    reference_plan.class_info(model->plan, u->class_index, &klass, NULL);
+    reference_mesh.members(model->mesh, p->info.tied_over, rank, holders, MOST_RANKS, &n, NULL);
+    reference_mesh.members(model->mesh, klass.replicated_dims, holders[0], replicas, MOST_RANKS, &n,
+                           NULL);
     hash = bytes_hash(HASH_BEGIN,
                       u->buffers[p->info.buffer].params +
                           p->info.offset_elems * dtype_bytes(u->param_dtype),
                       p->info.n_elems * dtype_bytes(u->param_dtype));
-    entry_write(packet, p->info.name, "parameter", u->name,
-                mesh_peer(model->plan->mesh, replicated, holders.ranks[0], 0), hash);
+    entry_write(packet, p->info.name, "parameter", u->name, replicas[0], hash);
 }
 
 bool drift_write(const hsdp_model *model, struct packet *packet)

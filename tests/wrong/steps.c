@@ -248,6 +248,54 @@ static void divisor_is_told_as_1(void)
     wrong.plan.class_info = class_undivided;
 }
 
+static int32_t class_reduced(const hsdp_plan *plan, uint32_t class_index,
+                             struct hsdp_class_info *ret_info, struct hsdp_error *reterr)
+{
+    int32_t status = wrong.real->plan->class_info(plan, class_index, ret_info, reterr);
+
+    if (status == HSDP_OK) {
+        ret_info->replicated_dims = ret_info->reduce_dims;
+    }
+    return status;
+}
+
+static void replicated_is_told_as_reduced(void)
+{
+    wrong.plan.class_info = class_reduced;
+}
+
+static int32_t param_untied(const hsdp_plan *plan, uint32_t param, struct hsdp_param_info *ret_info,
+                            struct hsdp_error *reterr)
+{
+    int32_t status = wrong.real->plan->param_info(plan, param, ret_info, reterr);
+
+    if (status == HSDP_OK) {
+        ret_info->tied_over = "";
+    }
+    return status;
+}
+
+static void ties_are_not_told(void)
+{
+    wrong.plan.param_info = param_untied;
+}
+
+static int32_t param_uncut(const hsdp_plan *plan, uint32_t param, struct hsdp_param_info *ret_info,
+                           struct hsdp_error *reterr)
+{
+    int32_t status = wrong.real->plan->param_info(plan, param, ret_info, reterr);
+
+    if (status == HSDP_OK) {
+        ret_info->block_elems = ret_info->n_elems;
+    }
+    return status;
+}
+
+static void blocks_are_told_whole(void)
+{
+    wrong.plan.param_info = param_uncut;
+}
+
 static const struct wrong_fault faults[] = {
     {"clips-not", "steps", "clip is max_norm by the norm, and at most 1", "max_norm is ignored",
      clips_not},
@@ -271,6 +319,12 @@ static const struct wrong_fault faults[] = {
      "each replica saves its shard", every_replica_writes},
     {"segments-overlap", "planning", "segments cover each element exactly once",
      "the first segment is too long", segments_overlap},
+    {"replicated-is-told-as-reduced", "planning", "each strategy cuts over what its row says",
+     "replicated_dims is reduce_dims", replicated_is_told_as_reduced},
+    {"ties-are-not-told", "planning", "blocks and ties are read back as they were given",
+     "tied_over is always \"\"", ties_are_not_told},
+    {"blocks-are-told-whole", "planning", "blocks and ties are read back as they were given",
+     "block_elems is n_elems", blocks_are_told_whole},
     {"ranks-are-out-of-order", "planning", "members of dimensions are in mesh order",
      "members are not in mesh order", ranks_are_out_of_order},
     {"divisor-is-told-as-1", "planning", "the divisor is the mesh's data ranks unless given",

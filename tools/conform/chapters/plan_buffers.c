@@ -154,6 +154,16 @@ void plan_names(struct conform *conform)
     place_each(conform, ties_run);
 }
 
+/* What another plugin's model would need; of a tied name its storage's. */
+static void given_expect(const struct hsdp_param_info *info, const struct host_param *given)
+{
+    numbers_expect(strcmp(info->tied_over, given->tied_over) == 0,
+                   "%s is tied over \"%s\", not \"%s\"", info->name, info->tied_over,
+                   given->tied_over);
+    numbers_expect(info->block_elems == given->block_elems, "block_elems of %s is %u, not %u",
+                   info->name, (unsigned)info->block_elems, (unsigned)given->block_elems);
+}
+
 static void infos_run(const struct place *place)
 {
     struct host *host = place->host;
@@ -165,6 +175,7 @@ static void infos_run(const struct place *place)
         uint32_t found = UINT32_MAX;
 
         host_must(host, host->api->plan->param_find(host->plan, given->name, &found, &host->err));
+        given_expect(&info, &host->params[given->storage]);
         numbers_expect(found == param && strcmp(info.name, given->name) == 0 &&
                            info.n_dims == given->n_dims && info.unit == given->unit &&
                            info.n_elems == given->n_elems &&
@@ -188,6 +199,23 @@ static void infos_run(const struct place *place)
 void plan_infos(struct conform *conform)
 {
     place_each(conform, infos_run);
+}
+
+void plan_given(struct conform *conform)
+{
+    struct host host;
+
+    numbers_begin(conform);
+    host_arrange(&host, 0, "pp=2,dp=2");
+    host_plan(&host, "",
+              "unit a: w[50]/4 plain[50] emb[50]~pp[0,-1]; unit b: tied[50]=w head[50]=emb");
+    for (uint32_t param = 0; param < host.n_params; param++) {
+        struct hsdp_param_info info = HSDP_PARAM_INFO_INIT;
+
+        host_must(&host, host.api->plan->param_info(host.plan, param, &info, &host.err));
+        given_expect(&info, &host.params[host.params[param].storage]);
+    }
+    host_leave(&host);
 }
 
 /* The sums over all buffers of a plan. */

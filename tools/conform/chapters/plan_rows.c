@@ -67,6 +67,8 @@ static void table_expect(const struct mesh_case *cases, uint32_t n_cases)
         numbers_expect(strcmp(info.strategy, strategy) == 0, "the strategy is \"%s\"",
                        info.strategy);
         dims_expect(&host, "reduce_dims", info.reduce_dims, one->reduced);
+        dims_expect(&host, "replicated_dims", info.replicated_dims,
+                    host.classes[host.n_classes - 1].over);
         cut_expect(&host, one, cuts[0], "param_dims", info.param_dims);
         cut_expect(&host, one, cuts[1], "grad_dims", info.grad_dims);
         cut_expect(&host, one, cuts[2], "step_dims", info.step_dims);
@@ -76,6 +78,7 @@ static void table_expect(const struct mesh_case *cases, uint32_t n_cases)
 
 #define DENSE  "unit a: w[97]"
 #define EXPERT "unit a: w[97]; class expert(dp); unit e: x[97]"
+#define NORMS  "class norms(dp,tp)(dp); unit a: w[97]"
 
 void plan_rows(struct conform *conform)
 {
@@ -87,6 +90,7 @@ void plan_rows(struct conform *conform)
         {"dp=4,cp=2", "shard_size=2", DENSE, "dp_replicate,dp_shard,cp", "dp_shard,cp"},
         {"dp=2,ep=2", "", EXPERT, "dp", ""},
         {"dp=4,ep=2", "shard_size=2", EXPERT, "dp_replicate,dp_shard", "dp_shard"},
+        {"dp=2,tp=2", "", NORMS, "dp", ""},
     };
 
     numbers_begin(conform);

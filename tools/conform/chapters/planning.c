@@ -62,6 +62,8 @@ static const struct conform_check checks[] = {
     {"names and copies are told from storage", "plan.h: hsdp_param_info", plan_names, 1, 0, 0},
     {"units and parameters are those that were added", "plan.h: unit_info, param_info", plan_infos,
      1, 0, 0},
+    {"blocks and ties are read back as they were given", "plan.h: hsdp_param_info", plan_given, 1,
+     0, 0},
     {"totals are the sums of the buffers", "plan.h: hsdp_plan_info", plan_totals, 1, 0, 0},
     {"all ranks say the same of each other's shards", "plan.h: segments, writer", plan_same_on_all,
      1, 0, 0},

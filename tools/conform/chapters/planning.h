@@ -65,6 +65,7 @@ void plan_buffers(struct conform *conform);
 void plan_writers(struct conform *conform);
 void plan_names(struct conform *conform);
 void plan_infos(struct conform *conform);
+void plan_given(struct conform *conform);
 void plan_totals(struct conform *conform);
 void plan_same_on_all(struct conform *conform);
 

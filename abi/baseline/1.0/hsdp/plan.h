@@ -52,6 +52,7 @@ struct hsdp_class_info {
     const char *grad_dims;
     const char *step_dims;
     const char *reduce_dims;
+    const char *replicated_dims;
     uint32_t divisor;
     uint32_t reserved;
 };
@@ -82,8 +83,10 @@ struct hsdp_param_info {
     size_t struct_size;
     const char *name;
     const int64_t *shape;
+    const char *tied_over;
     uint64_t n_elems;
     uint64_t offset_elems;
+    uint64_t block_elems;
     uint32_t n_dims;
     uint32_t unit;
     uint32_t buffer;
