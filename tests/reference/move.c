@@ -195,12 +195,11 @@ int32_t edit_import(hsdp_model *model, uint32_t param, int32_t flat, const struc
     int32_t status = model_enter(&call, model);
     struct move move = {.model = model, .param = param, .flat = flat, .full = full};
 
-    move.stream = stream;
-
     if (status != HSDP_OK) {
         return status;
     }
     move.rank = source_rank;
+    move.stream = stream;
     move.has_tensor = source_rank == HSDP_ALL_RANKS || source_rank == model->job->launch.rank;
     if (!model->is_editing) {
         status = error_raise(&call, HSDP_ERR_STATE,
@@ -282,7 +281,6 @@ int32_t edit_export(hsdp_model *model, uint32_t param, int32_t flat, const struc
     int32_t status = model_enter(&call, model);
     struct move move = {.model = model, .param = param, .flat = flat, .full = full};
 
-    move.stream = stream;
     struct packet payload = {0}, answer = {0};
     int32_t refusal;
 
@@ -296,6 +294,7 @@ int32_t edit_export(hsdp_model *model, uint32_t param, int32_t flat, const struc
                                      call.name));
     }
     move.rank = target_rank;
+    move.stream = stream;
     move.has_tensor = target_rank == HSDP_ALL_RANKS || target_rank == model->job->launch.rank;
     refusal = move_read(&quiet, &move);
     packet_put_number(&payload, target_rank);
