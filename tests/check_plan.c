@@ -78,6 +78,10 @@ static const struct {
      "no_shard shard_grad_op full_shard zero3 hybrid_shard hybrid_shard_zero2"},
     {"dp=2,dp_shard=2", "shard_size=2", HSDP_ERR_INVALID,
      "mesh: dimension dp cannot be split: there is a dimension dp_shard already"},
+    {"a=1,b=1,c=1,d=1,e=1,f=1,g=1,dp=4", "shard_size=1", HSDP_ERR_INVALID,
+     "mesh: dimension dp cannot be split: there are 8 dimensions already"},
+    {"A=1,B=1,C=1,D=1,E=1,F=1,G=1,dp=4", "sharding_strategy=hsdp", HSDP_ERR_INVALID,
+     "mesh: dimension dp cannot be split: there are 8 dimensions already"},
 };
 
 START_TEST(plan_create_of_bad_settings_is_refused)

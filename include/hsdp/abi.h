@@ -28,7 +28,8 @@
  *            alone if its own struct_size is not acceptable). On failure all other outputs are
  *            untouched and there is nothing to free. An argument that is NULL where nothing says
  *            that it may be, and an index that is none, are HSDP_ERR_INVALID; an array may be
- *            NULL where its count is 0.
+ *            NULL where its count is 0. When several things are wrong, the error is any one of
+ *            them.
  * Failure    Only HSDP_ERR_TIMEOUT, _PEER_LOST, _MISMATCH and _DEVICE, and job->abort(), fail a
  *            job as a whole; so does, whatever its status, what keeps the nodes of a job from
  *            speaking to each other, and a callback that fails. Calls that wait just then return

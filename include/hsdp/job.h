@@ -31,7 +31,8 @@ extern "C" {
  *
  * Settings of a job (the rest of the settings belongs to plans and classes: plan.h):
  *
- *     backend                    auto   auto, shm, mpi, nccl
+ *     backend                    auto   auto, shm, mpi, nccl; a plugin may know others: its
+ *                                       describe() lists its transports
  *     nccl_timeout_seconds       180    1 to 2147483647; every wait
  *     init_timeout_seconds       nccl_timeout_seconds   connect; at least nccl_timeout_seconds
  *     heartbeat_timeout_seconds  nccl_timeout_seconds   the host makes no call, outside a phase
@@ -205,8 +206,9 @@ struct hsdp_job_ops {
     int32_t (*info)(const hsdp_job *job, struct hsdp_job_info *ret_info, struct hsdp_error *reterr);
 
     /**
-     * Reads back a setting of the job: the effective value and where it came from ("host",
-     * "environment", "default", "derived from nccl_timeout_seconds").
+     * Reads back a setting of the job: the effective value and where it came from, a text for
+     * people that begins with one of host, environment, default, derived ("derived from
+     * nccl_timeout_seconds").
      *
      * Ownership: both texts live until the job is destroyed or the key is set again.
      * Errors: HSDP_ERR_INVALID for an unknown key, listing the known ones.

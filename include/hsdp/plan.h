@@ -17,10 +17,11 @@ extern "C" {
  *   classes  what parameters have in common: over which ranks they are replicated, and settings;
  *   units    parameters of one class that are unsharded, released and reduced together, in the
  *            order of the forward pass; for instance one transformer block;
- *   buffers  a unit's parameters, flat: one buffer per trainable or frozen set. Parameters are
- *            aligned to 64 bytes; the padding is zero, and in no norm and no file. They stand in
- *            the order in which they were added or, where some have block_elems, in one that takes
- *            less padding: param_info() says where;
+ *   buffers  a unit's parameters, flat: one buffer of the trainable ones, then one of the frozen
+ *            ones, each where there are any. Parameters are aligned to 64 bytes; the padding is
+ *            zero, and in no norm and no file. They stand in the order in which they were added
+ *            or, where some have block_elems, in one that takes less padding: param_info() says
+ *            where;
  *   shards   a buffer is padded and cut into equal parts, over three nested sets of ranks: of the
  *            parameter (what rests between uses), of the gradient (what rests between
  *            microbatches), and of the step (master weights and optimizer state). Each is a
@@ -50,7 +51,8 @@ extern "C" {
  *                              dimension of more than one rank: the largest divisor of dp that is
  *                              at most min(ranks per node, dp / 2), at least 1; ranks per node
  *                              count only if they are known. Else dp stays whole. "dp" in a
- *                              selector then means both halves
+ *                              selector then means both halves. A mesh of HSDP_MESH_MAX_DIMS
+ *                              dimensions cannot be split: HSDP_ERR_INVALID
  *     param_dtype         P C  fp32      of the unsharded parameters: fp32, bf16, fp16
  *     master_dtype        P C  fp32      of what the optimizer writes: fp32, bf16, fp16. Where
  *                              it is param_dtype, masters are the parameters themselves
@@ -317,7 +319,7 @@ struct hsdp_plan_ops {
     int32_t (*setting)(const hsdp_plan *plan, const char *key, const char **ret_value,
                        const char **ret_source, struct hsdp_error *reterr);
 
-    /** Reads back a setting of a class, as `setting` does; the source may also be "plan". */
+    /** Reads back a setting of a class, as `setting` does; the source may also begin with "plan". */
     int32_t (*class_setting)(const hsdp_plan *plan, uint32_t class_index, const char *key,
                              const char **ret_value, const char **ret_source,
                              struct hsdp_error *reterr);
@@ -349,7 +351,7 @@ struct hsdp_plan_ops {
      * (sizeof of the caller's struct, a multiple of 8), in order of buffer and offset; padding has
      * no segment.
      * *ret_n_segments is how many there are, also on HSDP_ERR_BUFFER_TOO_SMALL. `rank` is any of
-     * the world that holds this unit's parameters.
+     * the world that holds this unit's parameters; of another one the answer means nothing.
      * Errors: HSDP_ERR_VERSION for a segment_bytes below the size of ABI 1.0, HSDP_ERR_INVALID for
      * one that is no multiple of 8.
      */
@@ -357,7 +359,10 @@ struct hsdp_plan_ops {
                         struct hsdp_segment *ret_segments, uint64_t segment_bytes,
                         uint64_t max_segments, uint64_t *ret_n_segments, struct hsdp_error *reterr);
 
-    /** Tells which of the replicas of a rank's shard saves it: one rank per shard. */
+    /**
+     * Tells which of the replicas of a rank's shard saves it: one rank per shard. Of a rank that
+     * does not hold the unit the answer means nothing.
+     */
     int32_t (*writer)(const hsdp_plan *plan, uint32_t unit, int32_t shard, uint32_t rank,
                       uint32_t *ret_writer_rank, struct hsdp_error *reterr);
 

@@ -47,6 +47,8 @@ static void buffers_run(const struct place *place)
 
             n_stored += place_stores(place, param, &info) && info.buffer == b ? info.n_elems : 0;
         }
+        numbers_expect(place->info.n_buffers == 1 || (buffer.is_frozen != 0) == (b == 1),
+                       "buffer %u of two is %s", b, buffer.is_frozen != 0 ? "frozen" : "trainable");
         numbers_expect(buffer.n_padding_elems == buffer.n_elems - n_stored,
                        "buffer %u of %u elements holds %u, and says that %u are padding", b,
                        (unsigned)buffer.n_elems, (unsigned)n_stored,

@@ -188,6 +188,24 @@ void plan_split(struct conform *conform)
     host_leave(&host);
 }
 
+/* There would be nine dimensions, whoever has asked for it. */
+void plan_no_split(struct conform *conform)
+{
+    static const char *const rows[][2] = {{"shard_size", "1"}, {"sharding_strategy", "hsdp"}};
+
+    numbers_begin(conform);
+    for (uint32_t i = 0; i < NUMBERS_N(rows); i++) {
+        const struct hsdp_settings settings = {&rows[i][0], &rows[i][1], 1};
+        struct host host;
+
+        numbers_note("%s=%s", rows[i][0], rows[i][1]);
+        host_arrange(&host, 0, "a=1,b=1,c=1,d=1,e=1,f=1,g=1,dp=4");
+        numbers_refused(&host, host.api->plan->create(host.mesh, &settings, &host.plan, &host.err),
+                        HSDP_ERR_INVALID);
+        host_leave(&host);
+    }
+}
+
 /* The largest divisor of dp that is at most min(ranks per node, dp / 2), at least 1. */
 void plan_default_split(struct conform *conform)
 {

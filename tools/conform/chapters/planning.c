@@ -42,6 +42,7 @@ static const struct conform_check checks[] = {
     {"the divisor is the mesh's data ranks unless given", "plan.h: gradient_divisor", plan_divisors,
      1, 0, 0},
     {"shard_size splits dp in two", "plan.h: shard_size", plan_split, 1, 0, 0},
+    {"a mesh of all dimensions cannot be split", "plan.h: shard_size", plan_no_split, 1, 0, 0},
     {"shard_size follows the ranks of a node", "plan.h: shard_size", plan_default_split, 1, 0, 0},
     {"classes that do not fit are refused", ERRORS, plan_wrong_classes, 1, 0, 0},
     {"units that do not fit are refused", ERRORS, plan_wrong_units, 1, 0, 0},

@@ -40,6 +40,7 @@ void plan_rows(struct conform *conform);
 void plan_replicate_dims(struct conform *conform);
 void plan_divisors(struct conform *conform);
 void plan_split(struct conform *conform);
+void plan_no_split(struct conform *conform);
 void plan_default_split(struct conform *conform);
 
 /* plan_build.c */

@@ -10,7 +10,7 @@
 #include "hsdp/hsdp.h"
 #include "hsdp/loader.h"
 
-#define HOST_MAX_DIMS    6
+#define HOST_MAX_DIMS    8
 #define HOST_MAX_CLASSES 3
 #define HOST_MAX_UNITS   12
 #define HOST_MAX_PARAMS  24

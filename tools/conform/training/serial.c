@@ -66,11 +66,11 @@ static bool has_divisor(const struct host *host, uint32_t class_index, const cha
 
     if (ops->class_setting(host->plan, class_index, "gradient_divisor", ret_value, &source, NULL) ==
             HSDP_OK &&
-        strcmp(source, "host") == 0) {
+        strncmp(source, "host", 4) == 0) {
         return true;
     }
     return ops->setting(host->plan, "gradient_divisor", ret_value, &source, NULL) == HSDP_OK &&
-           strcmp(source, "host") == 0;
+           strncmp(source, "host", 4) == 0;
 }
 
 /* What the sum of a parameter's gradients is divided by. */
