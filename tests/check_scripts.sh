@@ -345,6 +345,7 @@ tree_layout() {
     tree_fresh
     write include/hsdp/thing.h <<'TEXT'
 #include <stddef.h>
+#include <stdint.h>
 #define HSDP_THINGS_MAX 16u /* of one box */
 struct hsdp_thing {
     size_t struct_size;
@@ -352,9 +353,21 @@ struct hsdp_thing {
                 int n_times);
     char name[8];
 };
+struct hsdp_still {
+    uint64_t value;
+};
 TEXT
+    echo '#define LAYOUT_THING_1_0 24u' | write abi/export/layout.h
+    mkdir -p "$tree/docs"
+    printf '%s\n' '| other |' '|---|' '| `hsdp_other` | 7 |' '' '| struct | 1.0 | 1.1 |' '|---|---|---|' \
+        '| `hsdp_thing` | 24 | |' '| `hsdp_still` | 8 | |' >"$tree/docs/abi.md"
     write abi/export/layout.c <<'TEXT'
+#include "layout.h"
 #include "hsdp/thing.h"
+#define ENDS(name, field, n_bytes)                                                                 \
+    _Static_assert(offsetof(struct name, field) + sizeof(((struct name *)0)->field) == (n_bytes),  \
+                   #name " has another size")
+#define SIZE(name, n_bytes) _Static_assert(sizeof(struct name) == (n_bytes), #name " has grown")
 #define FIELD(name, field, offset, n_bytes)                                                        \
     _Static_assert(offsetof(struct name, field) == (offset) &&                                     \
                        sizeof(((struct name *)0)->field) == (n_bytes),                             \
@@ -363,6 +376,9 @@ TEXT
 FIELD(hsdp_thing, struct_size, 0, 8);
 FIELD(hsdp_thing, use, 8, 8);
 FIELD(hsdp_thing, name, 16, 8);
+ENDS(hsdp_thing, name, LAYOUT_THING_1_0);
+FIELD(hsdp_still, value, 0, 8);
+SIZE(hsdp_still, 8);
 VALUE(HSDP_THINGS_MAX, 16u);
 TEXT
 }
@@ -403,10 +419,25 @@ else
     tree_layout
     rm "$tree"/include/hsdp/*
     : >"$tree/abi/export/layout.c"
+    : >"$tree/docs/abi.md"
     cannot_look "layout: a tree without structs is an error" "$check" "$tree"
     rm "$tree/abi/export/layout.c"
     cannot_look "layout: a tree without a layout is an error" "$check" "$tree"
 fi
+tree_edit docs/abi.md 's/24/25/'
+refuses "layout: a size that is told wrong is refused" 'tells that hsdp_thing of 1.0 has 25 bytes' "$check" "$tree"
+tree_edit docs/abi.md '/still/d'
+refuses "layout: a size that is not told is refused" 'not tell that hsdp_still of 1.0 has 8 bytes' "$check" "$tree"
+tree_edit docs/abi.md 's/24 | |/24 | 32 |/'
+refuses "layout: a size of no release is refused" 'tells that hsdp_thing of 1.1 has 32 bytes' "$check" "$tree"
+printf '%s\n' '#define LAYOUT_THING_1_1 32u' >>"$tree/abi/export/layout.h"
+echo 'ENDS(hsdp_thing, more, LAYOUT_THING_1_1);' >>"$tree/abi/export/layout.c"
+HSDP_LAYOUT_COMPILER=/nonexistent "$check" "$tree" >"$output" 2>&1
+[ $? -eq 77 ]
+tap_report $? "layout: the sizes of two releases are told" "$output"
+tree_layout
+rm "$tree/docs/abi.md"
+cannot_look "layout: a tree without a table of sizes is an error" "$check" "$tree"
 tree_layout
 HSDP_LAYOUT_COMPILER=/nonexistent "$check" "$tree" >"$output" 2>&1
 [ $? -eq 77 ]
