@@ -319,7 +319,7 @@ struct hsdp_plan_ops {
     int32_t (*setting)(const hsdp_plan *plan, const char *key, const char **ret_value,
                        const char **ret_source, struct hsdp_error *reterr);
 
-    /** Reads back a setting of a class, as `setting` does; the source may also begin with "plan". */
+    /** Reads back a setting of a class, as `setting` does; a source may also begin with "plan". */
     int32_t (*class_setting)(const hsdp_plan *plan, uint32_t class_index, const char *key,
                              const char **ret_value, const char **ret_source,
                              struct hsdp_error *reterr);
