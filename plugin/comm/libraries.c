@@ -89,8 +89,7 @@ static void version_take(struct library_file *file)
     free(real);
 }
 
-/* ------------------------------------------------------------------------- where the linker looks
- */
+/* --------------------------------------------------------------------- where the linker looks */
 
 /* One that the process has already is the one that it would get again. */
 static bool loaded_try(const char *name, struct library_file *ret)

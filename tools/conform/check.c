@@ -21,8 +21,7 @@ static struct slot_rank *rank_own(struct conform *conform)
     return &slot->ranks[conform->rank];
 }
 
-/* --------------------------------------------------------------------------------------- the end
- */
+/* ------------------------------------------------------------------------------------ the end */
 
 static _Noreturn void verdict_give(struct conform *conform, enum slot_verdict verdict,
                                    const char *format, va_list args)
@@ -66,8 +65,7 @@ void conform_expect_signal(struct conform *conform, int signal_number)
     atomic_store(&rank_own(conform)->expected_signal, signal_number);
 }
 
-/* ----------------------------------------------------------------------------------------- peers
- */
+/* -------------------------------------------------------------------------------------- peers */
 
 int32_t conform_process(struct conform *conform, uint32_t rank)
 {
@@ -124,8 +122,7 @@ void conform_sleep_ms(uint32_t ms)
     }
 }
 
-/* ----------------------------------------------------------------------------------------- calls
- */
+/* -------------------------------------------------------------------------------------- calls */
 
 const char *conform_status_name(int32_t status)
 {

@@ -27,8 +27,7 @@ struct kit {
     const char *broken;                         /* why the plugin cannot be loaded; NULL = it can */
 };
 
-/* -------------------------------------------------------------------------------------- choosing
- */
+/* ----------------------------------------------------------------------------------- choosing */
 
 static bool is_chosen(const struct options *options, const struct conform_chapter *chapter,
                       const struct conform_check *check)
@@ -89,8 +88,7 @@ static int items_list(const struct kit *kit)
     return CONFORM_EXIT_PASSED;
 }
 
-/* --------------------------------------------------------------------------------------- running
- */
+/* ------------------------------------------------------------------------------------ running */
 
 /* In the order of the list, whichever ends first. */
 static void done_tell(struct kit *kit)

@@ -190,8 +190,7 @@ bool runner_start(struct runner *ret, const struct runner_setup *setup,
     return true;
 }
 
-/* --------------------------------------------------------------------------------------- watching
- */
+/* ----------------------------------------------------------------------------------- watching */
 
 /* The runner itself has found something, unless it has already. A crash counts more than what other
  * ranks say of it. */
@@ -319,8 +318,7 @@ static void flood_stop(struct runner *runner)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ result
- */
+/* ------------------------------------------------------------------------------------- result */
 
 /* Takes over what the ranks have said, unless the runner knows better. */
 static void verdict_take(struct runner *runner)

@@ -88,8 +88,7 @@ static void description_tell(int out, const struct hsdp_api *api)
     free(text);
 }
 
-/* ------------------------------------------------------------- what a job makes of the environment
- */
+/* -------------------------------------------------------- what a job makes of the environment */
 
 /* The key of a variable "HSDP_<KEY>=VALUE"; false for others. */
 static bool variable_key(const char *variable, char ret_key[64])

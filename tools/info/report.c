@@ -64,8 +64,7 @@ static void number_set(json_t *object, const char *name, const char *digits)
     }
 }
 
-/* -------------------------------------------------------------------------------- the plugin's
- * file */
+/* -------------------------------------------------------------------------- the plugin's file */
 
 static bool folder_holds(const char *folder, const char *file)
 {
@@ -110,8 +109,7 @@ static const char *found_by(const char *argument, const char *file)
     return "in ../lib/hsdp beside this program";
 }
 
-/* ------------------------------------------------------------------------------------- libraries
- */
+/* ---------------------------------------------------------------------------------- libraries */
 
 /* Whether a version is at least another: numbers between dots, as many as the other has. */
 static bool version_reaches(const char *version, const char *least)
@@ -196,8 +194,7 @@ static void libraries_ask(json_t *report, const json_t *description, int64_t tim
     json_object_set_new(report, "libraries", all);
 }
 
-/* ------------------------------------------------------------------------------------ the report
- */
+/* --------------------------------------------------------------------------------- the report */
 
 static void identity_take(json_t *report, const char *argument, const struct child *child)
 {

@@ -8,8 +8,7 @@
 
 #define SHORT_BYTES 64u /* of an error, far below those of ABI 1.0 */
 
-/* ---------------------------------------------------------------------------------------- judging
- */
+/* ------------------------------------------------------------------------------------ judging */
 
 static void outputs_arm(struct outputs *out)
 {
@@ -74,8 +73,7 @@ void arguments_refused(struct arguments *arguments, const char *call, int32_t fo
                    "%s: is refused, but has written to an output", call);
 }
 
-/* ------------------------------------------------------------------------------------------- host
- */
+/* --------------------------------------------------------------------------------------- host */
 
 void arguments_init(struct arguments *ret, struct conform *conform)
 {

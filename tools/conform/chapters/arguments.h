@@ -104,8 +104,7 @@ void arguments_enter(struct arguments *arguments, const char *call, enum argumen
 void arguments_refused(struct arguments *arguments, const char *call, int32_t found,
                        int32_t expected);
 
-/* ---------------------------------------------------------------------------------------- checks
- */
+/* ------------------------------------------------------------------------------------- checks */
 
 void mesh_nulls(struct conform *conform);
 void mesh_specs(struct conform *conform);

@@ -9,8 +9,7 @@
 #define SEGMENT_1_0 32u
 #define COLL_1_0    64u
 
-/* --------------------------------------------------------------------------------------- strides
- */
+/* ------------------------------------------------------------------------------------ strides */
 
 /* The segments of unit 0, with a stride, in memory that ends behind them. */
 static void segments_expect(struct arguments *arguments, uint64_t stride)
@@ -116,8 +115,7 @@ void arrays_of_strides(struct conform *conform)
     arguments_close(&a);
 }
 
-/* ----------------------------------------------------------------------------------------- texts
- */
+/* -------------------------------------------------------------------------------------- texts */
 
 static int32_t report_ask(struct arguments *a, const char *what, char *text, uint64_t max_bytes,
                           uint64_t *ret_bytes)

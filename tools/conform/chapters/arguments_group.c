@@ -66,8 +66,7 @@ void group_specs(struct conform *conform)
     arguments_close(&a);
 }
 
-/* ---------------------------------------------------------------------------------------- starts
- */
+/* ------------------------------------------------------------------------------------- starts */
 
 /* What the fields of a collective are drawn from, and what is wrong with one. */
 struct wrong_start {

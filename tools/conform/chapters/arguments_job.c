@@ -41,8 +41,7 @@ void job_nulls(struct conform *conform)
     arguments_close(&a);
 }
 
-/* ----------------------------------------------------------------------------------------- specs
- */
+/* -------------------------------------------------------------------------------------- specs */
 
 static int32_t store_put(void *user, const char *key, const void *value, uint64_t value_bytes)
 {
@@ -124,8 +123,7 @@ void job_specs(struct conform *conform)
     identities_refuse(&a);
 }
 
-/* -------------------------------------------------------------------------------------- settings
- */
+/* ----------------------------------------------------------------------------------- settings */
 
 /* One thing at a time is wrong; "1 to 2147483647" and the like stand in job.h. */
 static const char *const wrong_values[][2] = {
@@ -205,8 +203,7 @@ void job_values(struct conform *conform)
     a.api->job->destroy(a.job);
 }
 
-/* --------------------------------------------------------------------------------------- moments
- */
+/* ------------------------------------------------------------------------------------ moments */
 
 void job_before_connect(struct conform *conform)
 {

@@ -203,8 +203,7 @@ void model_states(struct conform *conform)
     arguments_close(&a);
 }
 
-/* ----------------------------------------------------------------------------------------- edits
- */
+/* -------------------------------------------------------------------------------------- edits */
 
 static void import_refuse(struct arguments *arguments, const char *what, const struct full *full,
                           int32_t status)

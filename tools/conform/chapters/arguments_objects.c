@@ -93,8 +93,7 @@ void objects_parents_gone(struct conform *conform)
     arguments_close(&a);
 }
 
-/* -------------------------------------------------------------------------------------- borrowing
- */
+/* ---------------------------------------------------------------------------------- borrowing */
 
 /* Texts and arrays of the host, all of which are spoilt after each call. */
 struct lent {

@@ -38,8 +38,7 @@ void plan_nulls(struct conform *conform)
     a.api->mesh->destroy(a.mesh);
 }
 
-/* -------------------------------------------------------------------------------------- settings
- */
+/* ----------------------------------------------------------------------------------- settings */
 
 /* Values that no plan takes; those of the third column no class either. */
 static const struct {
@@ -147,8 +146,7 @@ void plan_values(struct conform *conform)
     a.api->mesh->destroy(a.mesh);
 }
 
-/* --------------------------------------------------------------------------- classes and
- * parameters */
+/* --------------------------------------------------------------------- classes and parameters */
 
 static const struct {
     const char *what;
@@ -328,8 +326,7 @@ void plan_ties(struct conform *conform)
     a.api->mesh->destroy(a.mesh);
 }
 
-/* --------------------------------------------------------------------------------------- moments
- */
+/* ------------------------------------------------------------------------------------ moments */
 
 void plan_unfinished(struct conform *conform)
 {

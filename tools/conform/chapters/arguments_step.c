@@ -128,8 +128,7 @@ void step_moments(struct conform *conform)
     arguments_close(&a);
 }
 
-/* ----------------------------------------------------------------------------------------- adamw
- */
+/* -------------------------------------------------------------------------------------- adamw */
 
 static const double one_rate[] = {0.5};
 static const double no_rate[] = {(double)NAN};

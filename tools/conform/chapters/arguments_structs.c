@@ -9,8 +9,7 @@
 
 #define TAIL 16u
 
-/* ---------------------------------------------------------------------------------------- inputs
- */
+/* ------------------------------------------------------------------------------------- inputs */
 
 /* Each makes a call with a struct, undoes what it did, and answers the status. */
 static int32_t call_mesh_create(struct arguments *a, const void *spec)
@@ -243,8 +242,7 @@ void inputs_reserved(struct conform *conform)
     arguments_close(&a);
 }
 
-/* --------------------------------------------------------------------------------------- outputs
- */
+/* ------------------------------------------------------------------------------------ outputs */
 
 static int32_t call_mesh_info(struct arguments *a, void *ret)
 {

@@ -164,8 +164,7 @@ void coll_not_member(struct conform *conform)
     host_close(&host);
 }
 
-/* -------------------------------------------------------------------------------------- starting
- */
+/* ----------------------------------------------------------------------------------- starting */
 
 /* A sum, a gather, and a ring, in one call. */
 void coll_several(struct conform *conform)

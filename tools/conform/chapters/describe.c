@@ -69,8 +69,7 @@ void describe_again(struct conform *conform)
                    "two calls of describe, with nothing between them, give different texts");
 }
 
-/* -------------------------------------------------------------------------------------- document
- */
+/* ----------------------------------------------------------------------------------- document */
 
 static json_t *document_ask(struct conform *conform)
 {
@@ -163,8 +162,7 @@ void describe_document(struct conform *conform)
     json_decref(root);
 }
 
-/* -------------------------------------------------------------------------------------- settings
- */
+/* ----------------------------------------------------------------------------------- settings */
 
 static const char *const setting_keys[] = {
     "backend",
@@ -241,8 +239,7 @@ void describe_settings(struct conform *conform)
     json_decref(root);
 }
 
-/* ------------------------------------------------------------------------------------ extensions
- */
+/* --------------------------------------------------------------------------------- extensions */
 
 void extension_known(struct conform *conform)
 {

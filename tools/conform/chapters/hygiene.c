@@ -187,8 +187,7 @@ static void process_run(struct conform *conform)
                    "the limit of descriptors has changed");
 }
 
-/* ------------------------------------------------------------------------------------- leftovers
- */
+/* ---------------------------------------------------------------------------------- leftovers */
 
 static uint32_t entries_count(struct conform *conform, const char *folder)
 {

@@ -271,8 +271,7 @@ void math_segments(struct conform *conform)
     numbers_try(conform, &trial);
 }
 
-/* ------------------------------------------------------------------------------- absent gradients
- */
+/* --------------------------------------------------------------------------- absent gradients */
 
 /* p is 1 and 3, q is 6 and missing; the neighbour is missing on both. */
 static double one_sided(struct host_at at)

@@ -48,8 +48,7 @@ static const struct hsdp_api *api_ask(struct conform *conform, hsdp_plugin_v1_fn
     return api;
 }
 
-/* -------------------------------------------------------------------------------------- versions
- */
+/* ----------------------------------------------------------------------------------- versions */
 
 static void loader_accepts(struct conform *conform)
 {
@@ -148,8 +147,7 @@ static void first_call(struct conform *conform)
     api_ask(conform, entry);
 }
 
-/* ---------------------------------------------------------------------------------------- errors
- */
+/* ------------------------------------------------------------------------------------- errors */
 
 static void error_short(struct conform *conform)
 {
@@ -205,8 +203,7 @@ static void error_exact(struct conform *conform)
                    "a reterr of ABI 1.0 is filled; it was not");
 }
 
-/* ---------------------------------------------------------------------------------------- tables
- */
+/* ------------------------------------------------------------------------------------- tables */
 
 /* All of them; the root is the first. */
 #define N_TABLES 9
@@ -318,8 +315,7 @@ static void table_stays(struct conform *conform)
                    "the entry gives two tables that differ");
 }
 
-/* --------------------------------------------------------------------------------- loading again
- */
+/* ------------------------------------------------------------------------------ loading again */
 
 static uint32_t n_entries(struct conform *conform, const char *path)
 {
