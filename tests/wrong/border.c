@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Faults of the border: versions, tables, sizes, texts. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +120,40 @@ static void error_says_nothing(void)
     wrong.mesh.create = say_nothing;
 }
 
+static int32_t name_nothing(hsdp_plan *plan, const struct hsdp_param_spec *spec,
+                            uint32_t *ret_param, struct hsdp_error *reterr)
+{
+    int32_t status = wrong.real->plan->add_param(plan, spec, ret_param, reterr);
+
+    if (status < 0 && reterr != NULL && reterr->struct_size >= sizeof(*reterr)) {
+        snprintf(reterr->message, sizeof(reterr->message), "an argument is wrong");
+    }
+    return status;
+}
+
+static void error_names_nothing(void)
+{
+    wrong.plan.add_param = name_nothing;
+}
+
+/* Of settings only the first is looked at. */
+static int32_t take_first(const hsdp_mesh *mesh, const struct hsdp_settings *settings,
+                          hsdp_plan **ret_plan, struct hsdp_error *reterr)
+{
+    struct hsdp_settings first = {NULL, NULL, 0};
+
+    if (settings != NULL) {
+        first = *settings;
+        first.n_settings = first.n_settings > 1 ? 1 : first.n_settings;
+    }
+    return wrong.real->plan->create(mesh, &first, ret_plan, reterr);
+}
+
+static void repeated_keys(void)
+{
+    wrong.plan.create = take_first;
+}
+
 static int32_t extend_any(const char *name, const void **ret_ops, struct hsdp_error *reterr)
 {
     int32_t status = wrong.real->extension(name, ret_ops, reterr);
@@ -148,6 +183,10 @@ static const struct wrong_fault faults[] = {
      "every extension is there", extension_of_any_name},
     {"error-says-nothing", "arguments", "mesh: what no mesh can be is refused",
      "an error has no sentence", error_says_nothing},
+    {"error-names-nothing", "arguments", "plan: ties that cannot be are refused",
+     "a refused parameter is not named", error_names_nothing},
+    {"repeated-keys", "arguments", "plan: settings that are no list of keys and values are refused",
+     "a key may be given twice", repeated_keys},
     {"reads-past", "arguments", "structs: each known size is read to its end",
      "reads past struct_size", reads_past},
     {"newer-fields", "arguments", "structs: a newer field that is set is unsupported",

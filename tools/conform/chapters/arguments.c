@@ -60,6 +60,7 @@ void arguments_refused(struct arguments *arguments, const char *call, int32_t fo
     if (arguments->err == &conform->err) {
         conform_check_refused(conform, call, found,
                               expected == ARGUMENTS_ANY_REFUSAL && found < 0 ? found : expected);
+        memcpy(arguments->said, conform->err.message, sizeof(arguments->said));
     }
     conform_expect(conform, expected == ARGUMENTS_ANY_REFUSAL ? found < 0 : found == expected,
                    "%s: answers %s when reterr is %s, where %s is promised", call,
@@ -71,6 +72,13 @@ void arguments_refused(struct arguments *arguments, const char *call, int32_t fo
     outputs_arm(&armed);
     conform_expect(conform, memcmp(&armed, &arguments->out, sizeof(armed)) == 0,
                    "%s: is refused, but has written to an output", call);
+}
+
+void arguments_expect_said(const struct arguments *arguments, const char *call, const char *text)
+{
+    conform_expect(arguments->conform, strstr(arguments->said, text) != NULL,
+                   "%s: is refused with \"%s\", which does not name \"%s\"", call, arguments->said,
+                   text);
 }
 
 /* --------------------------------------------------------------------------------------- host */

@@ -48,6 +48,7 @@ struct arguments {
     hsdp_model *model;
     struct hsdp_error *err; /* what calls pass as reterr: each of the kinds below in turn */
     struct hsdp_error *short_err;
+    char said[sizeof(((struct hsdp_error *)0)->message)]; /* the last refusal's message */
     struct outputs out;
 };
 
@@ -80,14 +81,7 @@ void arguments_step(struct arguments *arguments);
  * arguments->err, and has to leave everything as it was.
  */
 #define arguments_refuse(arguments, call, status)                                                  \
-    do {                                                                                           \
-        arguments_enter((arguments), #call, ARGUMENTS_FULL);                                       \
-        arguments_refused((arguments), #call, (call), (status));                                   \
-        arguments_enter((arguments), #call, ARGUMENTS_NONE);                                       \
-        arguments_refused((arguments), #call, (call), (status));                                   \
-        arguments_enter((arguments), #call, ARGUMENTS_SHORT);                                      \
-        arguments_refused((arguments), #call, (call), (status));                                   \
-    } while (0)
+    arguments_refuse_as((arguments), #call, (call), (status))
 
 /* The same for a call whose text says too little: `what` says more, as "mesh: a size of 0". */
 #define arguments_refuse_as(arguments, what, call, status)                                         \
@@ -103,6 +97,9 @@ void arguments_step(struct arguments *arguments);
 void arguments_enter(struct arguments *arguments, const char *call, enum arguments_error kind);
 void arguments_refused(struct arguments *arguments, const char *call, int32_t found,
                        int32_t expected);
+
+/** The message of the last refusal has this text in it: a name, or one of what is allowed. */
+void arguments_expect_said(const struct arguments *arguments, const char *call, const char *text);
 
 /* ------------------------------------------------------------------------------------- checks */
 
@@ -128,6 +125,7 @@ void group_before_connect(struct conform *conform);
 
 void plan_nulls(struct conform *conform);
 void plan_values(struct conform *conform);
+void plan_settings(struct conform *conform);
 void plan_classes(struct conform *conform);
 void plan_units_and_params(struct conform *conform);
 void plan_ties(struct conform *conform);

@@ -28,6 +28,8 @@ static const struct conform_check checks[] = {
     {"plan: NULL is refused where nothing allows it", "abi.h: Errors", plan_nulls, 1, 0, 0},
     {"plan: values outside of their range are refused", "plan.h: Settings of a plan", plan_values,
      1, 0, 0},
+    {"plan: settings that are no list of keys and values are refused", "abi.h: hsdp_settings",
+     plan_settings, 1, 0, 0},
     {"plan: classes that cannot be are refused", "plan.h: add_class, Errors", plan_classes, 1, 0,
      0},
     {"plan: units and parameters that cannot be are refused", "plan.h: add_unit, add_param",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chapter arguments: functions on meshes. */
 #include <stdio.h>
+#include <string.h>
 
 #include "arguments.h"
 
@@ -55,6 +56,8 @@ void mesh_nulls(struct conform *conform)
     ops->destroy(a.mesh);
 }
 
+#define LONG_NAME "abcdefghijklmnopqrstuvwxyzabcdef"
+
 /* What mesh.create refuses: one thing at a time is wrong. */
 static const struct {
     const char *what;
@@ -64,40 +67,31 @@ static const struct {
     uint32_t n_dims;
     uint32_t world_ranks;
     uint32_t rank;
+    const char *told; /* what the message has to name; NULL = nothing that is certain */
 } wrong_meshes[] = {
-    {"mesh.create: a size of 0", {0, 2}, {"pp", "dp"}, NULL, 2, 0, 0},
-    {"mesh.create: a size of 0 in a world of 2", {0, 2}, {"pp", "dp"}, NULL, 2, 2, 0},
-    {"mesh.create: a size of -2", {-2, 2}, {"pp", "dp"}, NULL, 2, 4, 0},
-    {"mesh.create: two sizes of -1", {-1, -1}, {"pp", "dp"}, NULL, 2, 4, 0},
-    {"mesh.create: a size of -1, and no world_ranks", {-1, 2}, {"pp", "dp"}, NULL, 2, 0, 0},
-    {"mesh.create: sizes 2 and 3 in a world of 8", {2, 3}, {"pp", "dp"}, NULL, 2, 8, 0},
-    {"mesh.create: sizes 3 and -1 in a world of 8", {3, -1}, {"pp", "dp"}, NULL, 2, 8, 0},
-    {"mesh.create: an empty name", {2, 2}, {"", "dp"}, NULL, 2, 4, 0},
-    {"mesh.create: a name that is NULL", {2, 2}, {NULL, "dp"}, NULL, 2, 4, 0},
-    {"mesh.create: a name twice", {2, 2}, {"dp", "dp"}, NULL, 2, 4, 0},
-    {"mesh.create: a name with a digit first", {1, 2}, {"1pp", "dp"}, NULL, 2, 2, 0},
-    {"mesh.create: a name with a space", {1, 2}, {"p p", "dp"}, NULL, 2, 2, 0},
-    {"mesh.create: a name with a comma", {1, 2}, {"p,p", "dp"}, NULL, 2, 2, 0},
-    {"mesh.create: a name with a bracket", {1, 2}, {"p[", "dp"}, NULL, 2, 2, 0},
-    {"mesh.create: a name of 32 bytes",
-     {1, 2},
-     {"abcdefghijklmnopqrstuvwxyzabcdef", "dp"},
-     NULL,
-     2,
-     2,
-     0},
-    {"mesh.create: rank 4 in a world of 4", {2, 2}, {"pp", "dp"}, NULL, 2, 4, 4},
-    {"mesh.create: rank 1 in a world of sizes 1", {1}, {"dp"}, NULL, 1, 0, 1},
-    {"mesh.create: data_dims with an unknown name", {2, 2}, {"pp", "dp"}, "dp,foo", 2, 4, 0},
-    {"mesh.create: data_dims with a name twice", {2, 2}, {"pp", "dp"}, "dp,dp", 2, 4, 0},
-    {"mesh.create: no data_dims, and a name that does not tell",
-     {2, 2},
-     {"foo", "dp"},
-     NULL,
-     2,
-     4,
-     0},
-    {"mesh.create: no dimension", {1}, {"dp"}, NULL, 0, 1, 0},
+    {"mesh.create: a size of 0", {0, 2}, {"pp", "dp"}, NULL, 2, 0, 0, "pp"},
+    {"mesh.create: a size of 0 in a world of 2", {0, 2}, {"pp", "dp"}, NULL, 2, 2, 0, "pp"},
+    {"mesh.create: a size of -2", {-2, 2}, {"pp", "dp"}, NULL, 2, 4, 0, "pp"},
+    {"mesh.create: two sizes of -1", {-1, -1}, {"pp", "dp"}, NULL, 2, 4, 0, NULL},
+    {"mesh.create: a size of -1, and no world_ranks", {-1, 2}, {"pp", "dp"}, NULL, 2, 0, 0, NULL},
+    {"mesh.create: sizes 2 and 3 in a world of 8", {2, 3}, {"pp", "dp"}, NULL, 2, 8, 0, "8"},
+    {"mesh.create: sizes 3 and -1 in a world of 8", {3, -1}, {"pp", "dp"}, NULL, 2, 8, 0, "8"},
+    {"mesh.create: an empty name", {2, 2}, {"", "dp"}, NULL, 2, 4, 0, NULL},
+    {"mesh.create: a name that is NULL", {2, 2}, {NULL, "dp"}, NULL, 2, 4, 0, NULL},
+    {"mesh.create: a name twice", {2, 2}, {"dp", "dp"}, NULL, 2, 4, 0, "dp"},
+    {"mesh.create: a name with a digit first", {1, 2}, {"1pp", "dp"}, NULL, 2, 2, 0, NULL},
+    {"mesh.create: a name with a space", {1, 2}, {"p p", "dp"}, NULL, 2, 2, 0, NULL},
+    {"mesh.create: a name with a minus", {1, 2}, {"p-p", "dp"}, NULL, 2, 2, 0, NULL},
+    {"mesh.create: a name that is not ASCII", {1, 2}, {"p\xc3\xa4", "dp"}, NULL, 2, 2, 0, NULL},
+    {"mesh.create: a name with a comma", {1, 2}, {"p,p", "dp"}, NULL, 2, 2, 0, NULL},
+    {"mesh.create: a name with a bracket", {1, 2}, {"p[", "dp"}, NULL, 2, 2, 0, NULL},
+    {"mesh.create: a name of 32 bytes", {1, 2}, {LONG_NAME, "dp"}, NULL, 2, 2, 0, NULL},
+    {"mesh.create: rank 4 in a world of 4", {2, 2}, {"pp", "dp"}, NULL, 2, 4, 4, "4"},
+    {"mesh.create: rank 1 in a world of sizes 1", {1}, {"dp"}, NULL, 1, 0, 1, NULL},
+    {"mesh.create: data_dims with an unknown name", {2, 2}, {"pp", "dp"}, "dp,foo", 2, 4, 0, "foo"},
+    {"mesh.create: data_dims with a name twice", {2, 2}, {"pp", "dp"}, "dp,dp", 2, 4, 0, "dp"},
+    {"mesh.create: a name that tells nothing", {2, 2}, {"foo", "dp"}, NULL, 2, 4, 0, "foo"},
+    {"mesh.create: no dimension", {1}, {"dp"}, NULL, 0, 1, 0, NULL},
 };
 
 void mesh_specs(struct conform *conform)
@@ -118,6 +112,9 @@ void mesh_specs(struct conform *conform)
         spec.rank = wrong_meshes[i].rank;
         arguments_refuse_as(&a, wrong_meshes[i].what, ops->create(&spec, &a.out.mesh, a.err),
                             HSDP_ERR_INVALID);
+        if (wrong_meshes[i].told != NULL) {
+            arguments_expect_said(&a, wrong_meshes[i].what, wrong_meshes[i].told);
+        }
     }
     spec = (struct hsdp_mesh_spec)HSDP_MESH_SPEC_INIT;
     spec.dim_sizes = ones;
@@ -171,9 +168,19 @@ void mesh_queries(struct conform *conform)
 void mesh_selectors(struct conform *conform)
 {
     static const char *const wrong[] = {
-        "foo",    "DP",  "dp,foo", "dp,dp",    "pp[2]", "pp[-3]", " dp",    "dp ",
-        "dp, ep", "dp,", ",dp",    "pp[",      "pp[]",  "pp[0",   "pp[0]]", "pp[a]",
-        "pp[0,]", "[0]", ",",      "pp[0,0]x", "pp]",   "dp ep",
+        "foo",      "DP",
+        "dp,foo",   "dp,dp",
+        "pp[2]",    "pp[-3]",
+        " dp",      "dp ",
+        "dp, ep",   "dp,",
+        ",dp",      "pp[",
+        "pp[]",     "pp[0",
+        "pp[0]]",   "pp[a]",
+        "pp[0,]",   "[0]",
+        ",",        "pp[0,0]x",
+        "pp]",      "dp ep",
+        "pp[0],ep", "pp[ 0]",
+        "pp[0x1]",  "pp[99999999999]",
     };
     const struct hsdp_mesh_ops *ops = conform->api->mesh;
     struct arguments a;
@@ -188,6 +195,9 @@ void mesh_selectors(struct conform *conform)
         arguments_refuse_as(&a, what,
                             ops->members(a.mesh, wrong[i], 0, out->numbers, 8, out->longs, a.err),
                             HSDP_ERR_INVALID);
+        if (strstr(wrong[i], "foo") != NULL) {
+            arguments_expect_said(&a, what, "ep"); /* lists the known ones */
+        }
     }
     arguments_refuse(&a, ops->members(a.mesh, "pp[1]", 0, out->numbers, 8, out->longs, a.err),
                      HSDP_ERR_NOT_MEMBER);

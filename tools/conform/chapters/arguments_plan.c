@@ -40,45 +40,50 @@ void plan_nulls(struct conform *conform)
 
 /* ----------------------------------------------------------------------------------- settings */
 
-/* Values that no plan takes; those of the third column no class either. */
-static const struct {
-    const char *key;
-    const char *value;
-    int is_of_class;
-} wrong_values[] = {
-    {"sharding_strategy", "FSDP", 1},
-    {"sharding_strategy", "hsdp ", 1},
-    {"sharding_strategy", "hybrid", 1},
-    {"sharding_strategy", "0", 1},
-    {"sharding_strategy", "", 1},
-    {"shardingstrategy", "fsdp", 1},
-    {"", "fsdp", 1},
-    {"replicate_dims", "dp,dp", 1},
-    {"shard_size", "0", 0},
-    {"shard_size", "-1", 0},
-    {"shard_size", "two", 0},
-    {"param_dtype", "fp64", 1},
-    {"param_dtype", "float32", 1},
-    {"master_dtype", "", 1},
-    {"reduce_dtype", "int8", 1},
-    {"gradient_dtype", "BF16", 1},
-    {"gradient_op", "max", 1},
-    {"gradient_divisor", "0", 1},
-    {"gradient_divisor", "16777217", 1},
-    {"gradient_divisor", "1.5", 1},
-    {"accumulation_scope", "outer", 0},
-    {"slots", "0", 0},
-    {"slots", "65", 0},
-    {"slots", "2 ", 0},
-    {"verify", "on", 0},
-    {"verify", "step:0", 0},
-    {"verify", "step:x", 0},
-    {"verify", "access,off", 0},
-    {"verify", "", 0},
-    {"nccl_timeout_seconds", "30", 1}, /* of jobs */
-    {"backend", "auto", 1},
-    {NULL, "fsdp", 1},
-    {"sharding_strategy", NULL, 1},
+/* Values that no plan takes, and no class. */
+static const char *const wrong_values[][2] = {
+    {"sharding_strategy", "FSDP"},
+    {"sharding_strategy", "hsdp "},
+    {"sharding_strategy", " hsdp"},
+    {"sharding_strategy", "hybrid"},
+    {"sharding_strategy", "0"},
+    {"sharding_strategy", ""},
+    {"sharding_strategy", "fsdp,hsdp"},
+    {"shardingstrategy", "fsdp"},
+    {"Slots", "2"},
+    {"slots ", "2"},
+    {"HSDP_SLOTS", "2"},
+    {"", "fsdp"},
+    {"replicate_dims", "dp,dp"},
+    {"shard_size", "2"}, /* no divisor of dp, which is 1 */
+    {"param_dtype", "fp64"},
+    {"param_dtype", "fp8"},
+    {"param_dtype", "float32"},
+    {"master_dtype", ""},
+    {"master_dtype", "FP32"},
+    {"reduce_dtype", "int8"},
+    {"gradient_dtype", "BF16"},
+    {"gradient_op", "max"},
+    {"gradient_divisor", "16777217"},
+    {"accumulation_scope", "outer"},
+    {"accumulation_scope", "FULL"},
+    {"slots", "65"},
+    {"verify", "on"},
+    {"verify", "step:0"},
+    {"verify", "step:x"},
+    {"verify", "access,off"},
+    {"verify", "access,foo"},
+    {"verify", ""},
+    {"nccl_timeout_seconds", "30"}, /* of jobs */
+    {"backend", "auto"},
+    {NULL, "fsdp"},
+    {"sharding_strategy", NULL},
+};
+
+/* Texts that are no number, or one that is too small or too large for any setting. */
+static const char *const wrong_numbers[] = {
+    "",    "true", "two", "30s", "0x1f", " 30", "30 ",
+    "1.5", "0",    "-1",  "-5",  "1e2",  "3 0", "99999999999999999999",
 };
 
 static void class_value_refuse(struct arguments *arguments, const char *what, const char *key,
@@ -94,7 +99,6 @@ static void class_value_refuse(struct arguments *arguments, const char *what, co
                         HSDP_ERR_INVALID);
 }
 
-/* Some values need classes to be judged, so the plan or its first class may refuse them. */
 static void plan_value_refuse(struct arguments *arguments, const char *what, const char *key,
                               const char *value)
 {
@@ -107,7 +111,51 @@ static void plan_value_refuse(struct arguments *arguments, const char *what, con
         HSDP_ERR_INVALID);
 }
 
+/* Neither a plan nor a class takes it. */
+static void value_refuse(struct arguments *arguments, const char *key, const char *value)
+{
+    const char *key_text = key == NULL ? "NULL" : key;
+    const char *value_text = value == NULL ? "NULL" : value;
+    char what[96];
+
+    snprintf(what, sizeof(what), "plan.create with %s = \"%s\"", key_text, value_text);
+    plan_value_refuse(arguments, what, key, value);
+    arguments_expect_said(arguments, what, key == NULL || value == NULL ? "" : key);
+    snprintf(what, sizeof(what), "plan.add_class with %s = \"%s\"", key_text, value_text);
+    class_value_refuse(arguments, what, key, value);
+}
+
 void plan_values(struct conform *conform)
+{
+    static const char *const numbers[] = {"slots", "gradient_divisor", "shard_size"};
+    struct arguments a;
+
+    arguments_init(&a, conform);
+    a.mesh = arguments_mesh(&a);
+    a.plan = arguments_plan(&a, a.mesh);
+    for (size_t i = 0; i < sizeof(wrong_values) / sizeof(wrong_values[0]); i++) {
+        value_refuse(&a, wrong_values[i][0], wrong_values[i][1]);
+    }
+    for (size_t i = 0; i < sizeof(wrong_numbers) / sizeof(wrong_numbers[0]); i++) {
+        for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++) {
+            value_refuse(&a, numbers[k], wrong_numbers[i]);
+        }
+    }
+    class_value_refuse(&a, "plan.add_class with shard_size, which is the plan's", "shard_size",
+                       "1");
+    class_value_refuse(&a, "plan.add_class with slots, which is the plan's", "slots", "2");
+    class_value_refuse(&a, "plan.add_class with verify, which is the plan's", "verify", "off");
+    class_value_refuse(&a, "plan.add_class with accumulation_scope, which is the plan's",
+                       "accumulation_scope", "none");
+    plan_value_refuse(&a, "plan.create with an unknown key", "shardingstrategy", "fsdp");
+    arguments_expect_said(&a, "plan.create with an unknown key", "sharding_strategy");
+    plan_value_refuse(&a, "plan.create with an unknown strategy", "sharding_strategy", "hybrid");
+    arguments_expect_said(&a, "plan.create with an unknown strategy", "hsdp_zero2");
+    a.api->plan->destroy(a.plan);
+    a.api->mesh->destroy(a.mesh);
+}
+
+void plan_settings(struct conform *conform)
 {
     const char *keys[] = {"slots", "slots"};
     const char *values[] = {"3", "3"};
@@ -118,31 +166,12 @@ void plan_values(struct conform *conform)
 
     arguments_init(&a, conform);
     a.mesh = arguments_mesh(&a);
-    a.plan = arguments_plan(&a, a.mesh);
-    for (size_t i = 0; i < sizeof(wrong_values) / sizeof(wrong_values[0]); i++) {
-        const char *key = wrong_values[i].key;
-        const char *value = wrong_values[i].value;
-        char what[96];
-
-        snprintf(what, sizeof(what), "plan.create with %s = \"%s\"", key == NULL ? "NULL" : key,
-                 value == NULL ? "NULL" : value);
-        plan_value_refuse(&a, what, key, value);
-        snprintf(what, sizeof(what), "plan.add_class with %s = \"%s\"", key == NULL ? "NULL" : key,
-                 value == NULL ? "NULL" : value);
-        class_value_refuse(&a, what, key, value);
-    }
-    class_value_refuse(&a, "plan.add_class with shard_size, which is the plan's", "shard_size",
-                       "1");
-    class_value_refuse(&a, "plan.add_class with slots, which is the plan's", "slots", "2");
-    class_value_refuse(&a, "plan.add_class with verify, which is the plan's", "verify", "off");
-    class_value_refuse(&a, "plan.add_class with accumulation_scope, which is the plan's",
-                       "accumulation_scope", "none");
     arguments_refuse(&a, a.api->plan->create(a.mesh, &twice, &a.out.plan, a.err), HSDP_ERR_INVALID);
+    arguments_expect_said(&a, "plan.create with a key twice", "slots");
     arguments_refuse(&a, a.api->plan->create(a.mesh, &no_keys, &a.out.plan, a.err),
                      HSDP_ERR_INVALID);
     arguments_refuse(&a, a.api->plan->create(a.mesh, &no_values, &a.out.plan, a.err),
                      HSDP_ERR_INVALID);
-    a.api->plan->destroy(a.plan);
     a.api->mesh->destroy(a.mesh);
 }
 
@@ -156,23 +185,25 @@ static const struct {
 } wrong_classes[] = {
     {"plan.add_class: a name twice", "dense", NULL, NULL},
     {"plan.add_class: no name", NULL, NULL, NULL},
-    {"plan.add_class: replicated_over of an unknown name", "c", "foo", NULL},
-    {"plan.add_class: replicated_over of a name twice", "c", "dp,dp", NULL},
-    {"plan.add_class: reduced_over of an unknown name", "c", NULL, "foo"},
-    {"plan.add_class: a reduced_over outside of replicated_over", "c", "ep", "dp"},
+    {"plan.add_class: an empty name", "", NULL, NULL},
+    {"plan.add_class: replicated_over of an unknown name", "third", "foo", NULL},
+    {"plan.add_class: replicated_over of a name twice", "third", "dp,dp", NULL},
+    {"plan.add_class: reduced_over of an unknown name", "third", NULL, "foo"},
+    {"plan.add_class: a reduced_over outside of replicated_over", "third", "ep", "dp"},
+    {"plan.add_class: a reduced_over half outside of replicated_over", "third", "dp", "dp,ep"},
 };
 
-/* dp 2, ep 2 of rank 0: plans are arithmetic, so one process will do. */
-static hsdp_mesh *mesh_of_four(struct arguments *arguments)
+/* pp 4, dp 2, ep 2 of rank 0: plans are arithmetic, so one process will do. */
+static hsdp_mesh *mesh_of_sixteen(struct arguments *arguments)
 {
-    const int64_t sizes[] = {2, 2};
-    const char *names[] = {"dp", "ep"};
+    const int64_t sizes[] = {4, 2, 2};
+    const char *names[] = {"pp", "dp", "ep"};
     struct hsdp_mesh_spec spec = HSDP_MESH_SPEC_INIT;
     hsdp_mesh *mesh = NULL;
 
     spec.dim_sizes = sizes;
     spec.dim_names = names;
-    spec.n_dims = 2;
+    spec.n_dims = 3;
     arguments_accept(arguments, arguments->api->mesh->create(&spec, &mesh, arguments->err));
     return mesh;
 }
@@ -183,7 +214,7 @@ void plan_classes(struct conform *conform)
     struct arguments a;
 
     arguments_init(&a, conform);
-    a.mesh = mesh_of_four(&a);
+    a.mesh = mesh_of_sixteen(&a);
     a.plan = arguments_plan(&a, a.mesh);
     for (size_t i = 0; i < sizeof(wrong_classes) / sizeof(wrong_classes[0]); i++) {
         spec.name = wrong_classes[i].name;
@@ -192,6 +223,7 @@ void plan_classes(struct conform *conform)
         arguments_refuse_as(&a, wrong_classes[i].what,
                             a.api->plan->add_class(a.plan, &spec, &a.out.numbers[0], a.err),
                             HSDP_ERR_INVALID);
+        arguments_expect_said(&a, wrong_classes[i].what, spec.name == NULL ? "" : spec.name);
     }
     spec = (struct hsdp_class_spec)HSDP_CLASS_SPEC_INIT;
     spec.name = "expert";
@@ -209,6 +241,9 @@ static void param_refuse(struct arguments *arguments, const char *what,
                         arguments->api->plan->add_param(arguments->plan, spec,
                                                         &arguments->out.numbers[0], arguments->err),
                         status);
+    if (status == HSDP_ERR_INVALID && spec->name != NULL) {
+        arguments_expect_said(arguments, what, spec->name);
+    }
 }
 
 static void shapes_refuse(struct arguments *arguments)
@@ -219,7 +254,7 @@ static void shapes_refuse(struct arguments *arguments)
     static const int64_t ones[] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
     struct hsdp_param_spec spec = HSDP_PARAM_SPEC_INIT;
 
-    spec.name = "r";
+    spec.name = "shapeless";
     spec.shape = negative;
     spec.n_dims = 2;
     param_refuse(arguments, "plan.add_param: a size of -1", &spec, HSDP_ERR_INVALID);
@@ -257,14 +292,16 @@ void plan_units_and_params(struct conform *conform)
                      HSDP_ERR_INVALID);
     arguments_refuse(&a, ops->add_unit(a.plan, "v", 1, &a.out.numbers[0], a.err), HSDP_ERR_INVALID);
     shapes_refuse(&a);
-    spec.name = "p";
+    spec.name = "first";
     spec.shape = shape;
     spec.n_dims = 1;
     arguments_accept(&a, ops->add_param(a.plan, &spec, &index, a.err));
     param_refuse(&a, "plan.add_param: a name twice", &spec, HSDP_ERR_INVALID);
     spec.name = NULL;
     param_refuse(&a, "plan.add_param: no name", &spec, HSDP_ERR_INVALID);
-    spec.name = "q";
+    spec.name = "";
+    param_refuse(&a, "plan.add_param: an empty name", &spec, HSDP_ERR_INVALID);
+    spec.name = "second";
     spec.unit = 1;
     param_refuse(&a, "plan.add_param: an unknown unit", &spec, HSDP_ERR_INVALID);
     spec.unit = 0;
@@ -287,11 +324,12 @@ static const struct {
     uint32_t hyper_group;
 } wrong_ties[] = {
     {"plan.add_param: tied to an unknown name", "none", NULL, 4, 0, 0, 0},
-    {"plan.add_param: tied to itself", "t", NULL, 4, 0, 0, 0},
+    {"plan.add_param: tied to itself", "tied", NULL, 4, 0, 0, 0},
     {"plan.add_param: tied to another shape", "p", NULL, 5, 0, 0, 0},
     {"plan.add_param: tied to one that is not frozen", "p", NULL, 4, 0, HSDP_PARAM_FROZEN, 0},
     {"plan.add_param: tied to one of another hyper_group", "p", NULL, 4, 0, 0, 1},
     {"plan.add_param: tied to one of another block_elems", "p", NULL, 4, 2, 0, 0},
+    {"plan.add_param: tied over a coordinate that is none", NULL, "pp[0,9]", 4, 0, 0, 0},
     {"plan.add_param: tied over an unknown name", NULL, "foo[0,-1]", 4, 0, 0, 0},
     {"plan.add_param: tied over what it is replicated over", NULL, "dp", 4, 0, 0, 0},
 };
@@ -305,14 +343,14 @@ void plan_ties(struct conform *conform)
     uint32_t index = 77;
 
     arguments_init(&a, conform);
-    a.mesh = mesh_of_four(&a);
+    a.mesh = mesh_of_sixteen(&a);
     a.plan = arguments_plan(&a, a.mesh);
     arguments_accept(&a, ops->add_unit(a.plan, "u", 0, &spec.unit, a.err));
     spec.name = "p";
     spec.shape = &size;
     spec.n_dims = 1;
     arguments_accept(&a, ops->add_param(a.plan, &spec, &index, a.err));
-    spec.name = "t";
+    spec.name = "tied";
     for (size_t i = 0; i < sizeof(wrong_ties) / sizeof(wrong_ties[0]); i++) {
         size = wrong_ties[i].size;
         spec.tied_to = wrong_ties[i].tied_to;
@@ -322,6 +360,8 @@ void plan_ties(struct conform *conform)
         spec.hyper_group = wrong_ties[i].hyper_group;
         param_refuse(&a, wrong_ties[i].what, &spec, HSDP_ERR_INVALID);
     }
+    spec.tied_over = "pp[1,-1]";
+    param_refuse(&a, "plan.add_param: tied over others", &spec, HSDP_ERR_NOT_MEMBER);
     ops->destroy(a.plan);
     a.api->mesh->destroy(a.mesh);
 }
@@ -333,7 +373,6 @@ void plan_unfinished(struct conform *conform)
     const struct hsdp_plan_ops *ops = conform->api->plan;
     struct arguments a;
     struct outputs *out = &a.out;
-    uint32_t unit = 77;
 
     arguments_init(&a, conform);
     a.mesh = arguments_mesh(&a);
@@ -358,9 +397,6 @@ void plan_unfinished(struct conform *conform)
                      HSDP_ERR_STATE);
     arguments_refuse(&a, ops->report(a.plan, out->text, sizeof(out->text), &out->longs[0], a.err),
                      HSDP_ERR_STATE);
-    arguments_accept(&a, ops->add_unit(a.plan, "empty", 0, &unit, a.err));
-    arguments_refuse_as(&a, "plan.finish with a unit without parameters",
-                        ops->finish(a.plan, a.err), HSDP_ERR_INVALID);
     ops->destroy(a.plan);
     a.api->mesh->destroy(a.mesh);
 }

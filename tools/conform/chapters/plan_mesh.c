@@ -34,15 +34,6 @@ static hsdp_mesh *mesh_make(struct conform *conform, const struct mesh_row *row,
     return mesh;
 }
 
-static void mesh_refused(struct conform *conform, const struct hsdp_mesh_spec *spec)
-{
-    hsdp_mesh *mesh = NULL;
-
-    conform_must_refuse(conform, conform->api->mesh->create(spec, &mesh, &conform->err),
-                        HSDP_ERR_INVALID);
-    conform_expect(conform, mesh == NULL, "a mesh that is refused is made");
-}
-
 static const struct mesh_row large = {{"pp", "dp", "cp", "ep"}, {2, 3, 2, 2}, 4};
 
 /* -------------------------------------------------------------------------------------- meshes */
@@ -144,68 +135,6 @@ void plan_mesh_data_dims(struct conform *conform)
                        rows[i].n_data_ranks);
         conform->api->mesh->destroy(mesh);
     }
-}
-
-void plan_mesh_wrong_sizes(struct conform *conform)
-{
-    static const struct {
-        struct mesh_row mesh;
-        uint32_t world, rank;
-    } rows[] = {
-        {{{"dp", "ep"}, {8, 3}, 2}, 8, 0},
-        {{{"dp", "ep"}, {2, 3}, 2}, 8, 0},
-        {{{"dp", "ep"}, {0, 8}, 2}, 8, 0},
-        {{{"dp", "ep"}, {-2, 4}, 2}, 8, 0},
-        {{{"dp", "ep"}, {-1, -1}, 2}, 8, 0},
-        {{{"dp", "ep"}, {-1, 3}, 2}, 8, 0},
-        {{{"dp", "ep"}, {-1, 4}, 2}, 0, 0},
-        {{{"dp", "ep"}, {2, 4}, 2}, 8, 8},
-        {{{"dp"}, {1}, 0}, 1, 0},
-    };
-
-    for (uint32_t i = 0; i < NUMBERS_N(rows); i++) {
-        struct hsdp_mesh_spec spec = spec_of(&rows[i].mesh);
-
-        spec.world_ranks = rows[i].world;
-        spec.rank = rows[i].rank;
-        mesh_refused(conform, &spec);
-    }
-}
-
-void plan_mesh_wrong_names(struct conform *conform)
-{
-    static const char *const names[] = {"",    NULL,       "1dp",
-                                        "d p", "d,p",      "dp[0]",
-                                        "d-p", "dp ",      "n2345678901234567890123456789012",
-                                        "tp",  "d\xc3\xa4"};
-    static const int64_t sizes[] = {2, 2};
-
-    for (uint32_t i = 0; i < NUMBERS_N(names); i++) {
-        const char *both[] = {"tp", names[i]};
-        struct hsdp_mesh_spec spec = HSDP_MESH_SPEC_INIT;
-
-        spec.dim_names = both;
-        spec.dim_sizes = sizes;
-        spec.n_dims = 2;
-        spec.data_dims = "";
-        mesh_refused(conform, &spec);
-    }
-}
-
-void plan_mesh_unknown_data(struct conform *conform)
-{
-    static const struct mesh_row named = {{"dp", "tp"}, {2, 2}, 2};
-    static const struct mesh_row other = {{"dp", "other"}, {2, 2}, 2};
-    struct hsdp_mesh_spec spec = spec_of(&named);
-
-    spec.data_dims = "dp,ep";
-    mesh_refused(conform, &spec);
-    conform_expect(conform, strstr(conform->err.message, "ep") != NULL,
-                   "\"%s\" does not name \"ep\"", conform->err.message);
-    spec = spec_of(&other);
-    mesh_refused(conform, &spec);
-    conform_expect(conform, strstr(conform->err.message, "other") != NULL,
-                   "\"%s\" does not name \"other\"", conform->err.message);
 }
 
 /* ----------------------------------------------------------------------------------- selectors */
@@ -342,41 +271,5 @@ void plan_mesh_small_buffer(struct conform *conform)
     conform->api->mesh->members(mesh, "dp,cp", 7, NULL, 0, &n_ranks, NULL);
     conform_expect(conform, n_ranks == 6, "without a buffer there are %u, not 6",
                    (unsigned)n_ranks);
-    conform->api->mesh->destroy(mesh);
-}
-
-void plan_mesh_wrong_selectors(struct conform *conform)
-{
-    static const char *const selectors[] = {
-        "foo",      "dp,foo", "dp,dp", "dp,",    ",dp",    "dp cp",   " dp",
-        "dp ",      "dp, cp", "dp[]",  "dp[3]",  "dp[-4]", "dp[0",    "dp[x]",
-        "dp[0],cp", "DP",     "[0]",   "dp[0]x", "dp[ 0]", "dp[0x1]", "dp[99999999999]"};
-    hsdp_mesh *mesh = mesh_make(conform, &large, 0);
-
-    for (uint32_t i = 0; i < NUMBERS_N(selectors); i++) {
-        uint32_t ranks[MAX_RANKS];
-        uint64_t n_ranks = 0;
-        int32_t status = conform->api->mesh->members(mesh, selectors[i], 0, ranks, MAX_RANKS,
-                                                     &n_ranks, &conform->err);
-
-        conform_expect(conform, status == HSDP_ERR_INVALID,
-                       "the selector \"%s\" is answered with %s", selectors[i],
-                       conform_status_name(status));
-        conform_expect(conform, i > 1 || strstr(conform->err.message, "cp") != NULL,
-                       "\"%s\" does not list the known names", conform->err.message);
-    }
-    conform->api->mesh->destroy(mesh);
-}
-
-void plan_mesh_not_member(struct conform *conform)
-{
-    uint32_t ranks[MAX_RANKS];
-    uint64_t n_ranks = 0;
-    hsdp_mesh *mesh = mesh_make(conform, &large, 0);
-
-    conform_must_refuse(
-        conform,
-        conform->api->mesh->members(mesh, "dp[0,-1]", 4, ranks, MAX_RANKS, &n_ranks, &conform->err),
-        HSDP_ERR_NOT_MEMBER);
     conform->api->mesh->destroy(mesh);
 }

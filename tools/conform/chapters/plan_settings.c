@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Planning: settings of plans and classes, where they come from, and what is refused. */
+/* Planning: settings of plans and classes, where they come from, and aliases. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "planning.h"
-
-static const char *const numbers_wrong[] = {"",    "true", "30s", "0x1f",
-                                            " 30", "30 ",  "1.5", "99999999999999999999",
-                                            "-5",  "1e2",  "3 0", "0"};
 
 /* A mesh of four data ranks on two stages. */
 static hsdp_mesh *mesh_make(struct conform *conform)
@@ -57,17 +53,6 @@ static hsdp_plan *plan_make(struct conform *conform, const char *key, const char
     conform_must(conform, ops->add_param(plan, &param_spec, &index, &conform->err));
     conform_must(conform, ops->finish(plan, &conform->err));
     return plan;
-}
-
-static void setting_refused(struct conform *conform, const char *key, const char *value)
-{
-    hsdp_plan *plan = NULL;
-    int32_t status = plan_try(conform, &key, &value, 1, &plan);
-
-    conform_expect(conform, status == HSDP_ERR_INVALID && plan == NULL,
-                   "%s \"%s\" is answered with %s", key, value, conform_status_name(status));
-    conform_expect(conform, strstr(conform->err.message, key) != NULL,
-                   "\"%s\" does not name the key %s", conform->err.message, key);
 }
 
 static void setting_expect(struct conform *conform, const hsdp_plan *plan, const char *key,
@@ -214,97 +199,4 @@ void plan_aliases(struct conform *conform)
                        rows[i][0], info.strategy, rows[i][1]);
         conform->api->plan->destroy(plan);
     }
-}
-
-/* ------------------------------------------------------------------------------------- refusals */
-
-void plan_unknown_key(struct conform *conform)
-{
-    static const char *const keys[] = {"shardingstrategy", "Slots", "slots ", "", "HSDP_SLOTS"};
-
-    for (uint32_t i = 0; i < NUMBERS_N(keys); i++) {
-        setting_refused(conform, keys[i], "2");
-        conform_expect(conform, strstr(conform->err.message, "sharding_strategy") != NULL,
-                       "\"%s\" does not list the known keys", conform->err.message);
-    }
-    setting_refused(conform, "nccl_timeout_seconds", "30"); /* a job's */
-}
-
-void plan_repeated_key(struct conform *conform)
-{
-    static const char *const keys[] = {"slots", "verify", "slots"};
-    static const char *const values[] = {"2", "off", "2"};
-    hsdp_plan *plan = NULL;
-
-    conform_must_refuse(conform, plan_try(conform, keys, values, 3, &plan), HSDP_ERR_INVALID);
-    conform_expect(conform, strstr(conform->err.message, "slots") != NULL,
-                   "\"%s\" does not name the key", conform->err.message);
-}
-
-void plan_wrong_strategy(struct conform *conform)
-{
-    static const char *const values[] = {"FSDP", "hsdp ", " hsdp", "hybrid", "0", "", "fsdp,hsdp"};
-
-    for (uint32_t i = 0; i < NUMBERS_N(values); i++) {
-        setting_refused(conform, "sharding_strategy", values[i]);
-        conform_expect(conform, strstr(conform->err.message, "hsdp_zero2") != NULL,
-                       "\"%s\" does not list the names", conform->err.message);
-    }
-}
-
-void plan_wrong_values(struct conform *conform)
-{
-    static const char *const rows[][2] = {
-        {"param_dtype", "float32"},
-        {"param_dtype", "fp8"},
-        {"master_dtype", "FP32"},
-        {"reduce_dtype", ""},
-        {"gradient_dtype", "fp64"},
-        {"gradient_op", "max"},
-        {"accumulation_scope", "outer"},
-        {"accumulation_scope", "FULL"},
-        {"verify", "on"},
-        {"verify", "step:0"},
-        {"verify", "step:x"},
-        {"verify", "access,foo"},
-    };
-
-    for (uint32_t i = 0; i < NUMBERS_N(rows); i++) {
-        setting_refused(conform, rows[i][0], rows[i][1]);
-    }
-}
-
-void plan_wrong_numbers(struct conform *conform)
-{
-    static const char *const keys[] = {"slots", "gradient_divisor", "shard_size"};
-
-    for (uint32_t k = 0; k < NUMBERS_N(keys); k++) {
-        for (uint32_t i = 0; i < NUMBERS_N(numbers_wrong); i++) {
-            setting_refused(conform, keys[k], numbers_wrong[i]);
-        }
-    }
-    setting_refused(conform, "slots", "65");
-    setting_refused(conform, "gradient_divisor", "16777217");
-    setting_refused(conform, "shard_size", "3"); /* no divisor of dp */
-    setting_refused(conform, "shard_size", "8");
-}
-
-void plan_key_of_plan_in_class(struct conform *conform)
-{
-    static const char *const keys[] = {"slots", "shard_size", "accumulation_scope", "verify"};
-    static const char *const values[] = {"2", "2", "none", "off"};
-    hsdp_plan *plan = NULL;
-
-    conform_must(conform, plan_try(conform, NULL, NULL, 0, &plan));
-    for (uint32_t i = 0; i < NUMBERS_N(keys); i++) {
-        struct hsdp_class_spec spec = HSDP_CLASS_SPEC_INIT;
-        uint32_t index = UINT32_MAX;
-
-        spec.name = "dense";
-        spec.settings = (struct hsdp_settings){&keys[i], &values[i], 1};
-        conform_must_refuse(conform,
-                            conform->api->plan->add_class(plan, &spec, &index, &conform->err),
-                            HSDP_ERR_INVALID);
-    }
-    conform->api->plan->destroy(plan);
 }

@@ -6,7 +6,6 @@
 #define SELECTOR "mesh.h: selectors"
 #define SETTINGS "abi.h: hsdp_settings; plan.h: the list of settings"
 #define TABLE    "plan.h: the table of strategies"
-#define ERRORS   "plan.h: errors"
 #define LAYOUT   "plan.h: buffers and shards"
 
 static const struct conform_check checks[] = {
@@ -16,27 +15,16 @@ static const struct conform_check checks[] = {
     {"a mesh tells what was given", "mesh.h: info, dim", plan_mesh_info, 1, 0, 0},
     {"data dimensions are known by name, or told", "mesh.h: data_dims", plan_mesh_data_dims, 1, 0,
      0},
-    {"sizes that do not fit are refused", MESH, plan_mesh_wrong_sizes, 1, 0, 0},
-    {"names that are none are refused", MESH, plan_mesh_wrong_names, 1, 0, 0},
-    {"unknown data dimensions are refused", MESH, plan_mesh_unknown_data, 1, 0, 0},
     {"members of dimensions are in mesh order", SELECTOR, plan_mesh_members, 1, 0, 0},
     {"a name means its two halves where it is split", SELECTOR, plan_mesh_halves, 1, 0, 0},
     {"members in random meshes", SELECTOR, plan_mesh_random_members, 1, 0, 0},
     {"members at coordinates, also from the end", SELECTOR, plan_mesh_coordinates, 1, 0, 0},
     {"a small buffer learns how many there are", SELECTOR, plan_mesh_small_buffer, 1, 0, 0},
-    {"selectors that are none are refused", SELECTOR, plan_mesh_wrong_selectors, 1, 0, 0},
-    {"who is not picked is told so", SELECTOR, plan_mesh_not_member, 1, 0, 0},
     {"settings have the documented defaults", SETTINGS, plan_defaults, 1, 0, 0},
     {"settings are read back with their source", SETTINGS, plan_read_back, 1, 0, 0},
     {"the environment counts where the host is silent", SETTINGS, plan_environment, 1, 0, 0},
     {"a class has its own settings, else its plan's", SETTINGS, plan_class_settings, 1, 0, 0},
     {"aliases of strategies are resolved", TABLE, plan_aliases, 1, 0, 0},
-    {"an unknown key is refused", SETTINGS, plan_unknown_key, 1, 0, 0},
-    {"a key twice is refused", SETTINGS, plan_repeated_key, 1, 0, 0},
-    {"a strategy that is none is refused", SETTINGS, plan_wrong_strategy, 1, 0, 0},
-    {"values that are none are refused", SETTINGS, plan_wrong_values, 1, 0, 0},
-    {"numbers that are none are refused", SETTINGS, plan_wrong_numbers, 1, 0, 0},
-    {"a key of plans is refused in a class", SETTINGS, plan_key_of_plan_in_class, 1, 0, 0},
     {"each strategy cuts over what its row says", TABLE, plan_rows, 1, 0, 0},
     {"replicate_dims are whom shards are copied over", TABLE, plan_replicate_dims, 1, 0, 0},
     {"the divisor is the mesh's data ranks unless given", "plan.h: gradient_divisor", plan_divisors,
@@ -44,13 +32,7 @@ static const struct conform_check checks[] = {
     {"shard_size splits dp in two", "plan.h: shard_size", plan_split, 1, 0, 0},
     {"a mesh of all dimensions cannot be split", "plan.h: shard_size", plan_no_split, 1, 0, 0},
     {"shard_size follows the ranks of a node", "plan.h: shard_size", plan_default_split, 1, 0, 0},
-    {"classes that do not fit are refused", ERRORS, plan_wrong_classes, 1, 0, 0},
-    {"units that do not fit are refused", ERRORS, plan_wrong_units, 1, 0, 0},
-    {"parameters that do not fit are refused", ERRORS, plan_wrong_params, 1, 0, 0},
-    {"ties that do not fit are refused", ERRORS, plan_wrong_ties, 1, 0, 0},
     {"a plan that cannot be is not finished", "plan.h: finish", plan_finish_refusals, 1, 0, 0},
-    {"a plan is read once it is finished", ERRORS, plan_early, 1, 0, 0},
-    {"a finished plan takes no more", ERRORS, plan_late, 1, 0, 0},
     {"a plan outlives its mesh and its texts", "plan.h: create", plan_outlives_mesh, 1, 0, 0},
     {"a report is JSON with what it promises", "plan.h: report", plan_report_text, 1, 0, 0},
     {"segments cover each element exactly once", LAYOUT, plan_covers, 1, 0, 0},

@@ -11,16 +11,11 @@ void plan_mesh_row_major(struct conform *conform);
 void plan_mesh_inferred(struct conform *conform);
 void plan_mesh_info(struct conform *conform);
 void plan_mesh_data_dims(struct conform *conform);
-void plan_mesh_wrong_sizes(struct conform *conform);
-void plan_mesh_wrong_names(struct conform *conform);
-void plan_mesh_unknown_data(struct conform *conform);
 void plan_mesh_members(struct conform *conform);
 void plan_mesh_halves(struct conform *conform);
 void plan_mesh_random_members(struct conform *conform);
 void plan_mesh_coordinates(struct conform *conform);
 void plan_mesh_small_buffer(struct conform *conform);
-void plan_mesh_wrong_selectors(struct conform *conform);
-void plan_mesh_not_member(struct conform *conform);
 
 /* plan_settings.c */
 void plan_defaults(struct conform *conform);
@@ -28,12 +23,6 @@ void plan_read_back(struct conform *conform);
 void plan_environment(struct conform *conform);
 void plan_class_settings(struct conform *conform);
 void plan_aliases(struct conform *conform);
-void plan_unknown_key(struct conform *conform);
-void plan_repeated_key(struct conform *conform);
-void plan_wrong_strategy(struct conform *conform);
-void plan_wrong_values(struct conform *conform);
-void plan_wrong_numbers(struct conform *conform);
-void plan_key_of_plan_in_class(struct conform *conform);
 
 /* plan_rows.c */
 void plan_rows(struct conform *conform);
@@ -44,13 +33,7 @@ void plan_no_split(struct conform *conform);
 void plan_default_split(struct conform *conform);
 
 /* plan_build.c */
-void plan_wrong_classes(struct conform *conform);
-void plan_wrong_units(struct conform *conform);
-void plan_wrong_params(struct conform *conform);
-void plan_wrong_ties(struct conform *conform);
 void plan_finish_refusals(struct conform *conform);
-void plan_early(struct conform *conform);
-void plan_late(struct conform *conform);
 void plan_outlives_mesh(struct conform *conform);
 void plan_report_text(struct conform *conform);
 
