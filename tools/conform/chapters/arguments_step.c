@@ -42,7 +42,7 @@ static const struct {
     {"step.begin: max_norm NaN", (double)NAN, 0, 0, 0, 0},
     {"step.begin: max_norm inf", (double)INFINITY, 0, 0, 0, 0},
     {"step.begin: norm_p 0.5", 1, 0.5, 0, 0, 0},
-    {"step.begin: norm_p 9", 1, 9, 0, 0, 0},
+    {"step.begin: norm_p 8.001", 1, 8.001, 0, 0, 0},
     {"step.begin: norm_p -2", 1, -2, 0, 0, 0},
     {"step.begin: norm_p NaN", 1, (double)NAN, 0, 0, 0},
     {"step.begin: norm_p -inf", 1, -(double)INFINITY, 0, 0, 0},

@@ -121,10 +121,12 @@ void unit_indices(struct conform *conform)
 void unit_moments(struct conform *conform)
 {
     const struct hsdp_unit_ops *ops = conform->api->unit;
+    struct gradient gradient;
     struct arguments a;
     uint64_t *longs = a.out.longs;
 
     arguments_open(&a, conform);
+    gradient_init(&gradient);
     arguments_refuse_as(&a, "unit.release without a use", ops->release(a.model, 0, NULL, a.err),
                         HSDP_ERR_STATE);
     arguments_refuse_as(&a, "unit.unshard for backward without a pass",
@@ -146,6 +148,8 @@ void unit_moments(struct conform *conform)
     arguments_refuse_as(&a, "unit.backward_begin in a step",
                         ops->backward_begin(a.model, both_units, 2, HSDP_SCOPE_FULL, longs, a.err),
                         HSDP_ERR_STATE);
+    arguments_refuse_as(&a, "unit.grad_add in a step",
+                        ops->grad_add(a.model, 0, &gradient.tensor, NULL, a.err), HSDP_ERR_STATE);
     arguments_accept(&a, a.api->step->discard(a.model, NULL, a.err));
     arguments_accept(&a, a.api->model->edit_begin(a.model, NULL, a.err));
     arguments_refuse_as(&a, "unit.unshard in an edit",

@@ -315,100 +315,44 @@ void step_unsharded_unit(struct conform *conform)
     numbers_try(conform, &trial);
 }
 
-/* --------------------------------------------------------------------------------- out of order */
-
-static void within_run(struct host *host)
+static void wrong_weights_run(struct host *host)
 {
-    static const uint32_t units[] = {1};
+    static const double weights[] = {-1.0, NAN, INFINITY};
     struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
-    float values[2] = {0};
-    struct hsdp_tensor grad = host_tensor(host, 0, values, "fp32");
-    uint64_t pass;
 
-    host_backward(host, HSDP_SCOPE_FULL, 0, numbers_one);
-    host_must(host, step_begin(host, &spec));
-    numbers_refused(host, step_begin(host, &spec), HSDP_ERR_STATE);
-    numbers_refused(host, host_backward_begin(host, units, 1, HSDP_SCOPE_FULL, &pass),
-                    HSDP_ERR_STATE);
-    numbers_refused(host, host->api->model->edit_begin(host->model, NULL, &host->err),
-                    HSDP_ERR_STATE);
-    numbers_refused(host, host->api->unit->grad_add(host->model, 0, &grad, NULL, &host->err),
-                    HSDP_ERR_STATE);
-    host_step_end(host);
-    window_finish(host);
-}
-
-void step_calls_within(struct conform *conform)
-{
-    static const struct numbers_trial trial = {"dp=2", "", "unit a: w[2]; unit b: x[2]",
-                                               within_run};
-
-    numbers_try(conform, &trial);
-}
-
-static void without_run(struct host *host)
-{
-    struct hsdp_step_info result = HSDP_STEP_INFO_INIT;
-    float values[2] = {0};
-    struct hsdp_tensor full = host_tensor(host, 0, values, "fp32");
-
-    numbers_refused(host, host->api->step->result(host->model, &result, &host->err),
-                    HSDP_ERR_STATE);
-    numbers_refused(host, host->api->step->end(host->model, NULL, NULL, &host->err),
-                    HSDP_ERR_STATE);
-    numbers_refused(host, host->api->step->discard(host->model, NULL, &host->err), HSDP_ERR_STATE);
-    numbers_refused(host,
-                    host->api->model->export_param(host->model, 0, HSDP_FLAT_GRAD, &full,
-                                                   HSDP_ALL_RANKS, NULL, &host->err),
-                    HSDP_ERR_STATE);
-    window_finish(host);
-}
-
-void step_calls_without(struct conform *conform)
-{
-    static const struct numbers_trial trial = {"dp=2", "", "unit a: w[2]; unit b: x[2]",
-                                               without_run};
-
-    numbers_try(conform, &trial);
-}
-
-static void wrong_numbers_run(struct host *host)
-{
-    static const struct {
-        double max_norm, norm_p, scale, weight;
-        uint32_t has_weight;
-    } rows[] = {
-        {-1.0, 0, 0, 0, 0},    {NAN, 0, 0, 0, 0},    {INFINITY, 0, 0, 0, 0},
-        {1.0, 8.001, 0, 0, 0}, {1.0, 0.5, 0, 0, 0},  {1.0, -INFINITY, 0, 0, 0},
-        {1.0, NAN, 0, 0, 0},   {1.0, 0, -0.5, 0, 0}, {1.0, 0, INFINITY, 0, 0},
-        {1.0, 0, NAN, 0, 0},   {1.0, 0, 0, 4.0, 0},  {1.0, 0, 0, 4.0, 1},
-        {1.0, 0, 0, -1.0, 1},  {1.0, 0, 0, NAN, 1},
-    };
-
-    for (uint32_t i = 0; i < NUMBERS_N(rows); i++) {
-        struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
-
-        spec.max_norm = rows[i].max_norm;
-        spec.norm_p = rows[i].norm_p;
-        spec.gradient_scale = rows[i].scale;
-        spec.weight = rows[i].weight;
-        spec.has_weight = rows[i].has_weight;
-        if (step_begin(host, &spec) != HSDP_ERR_INVALID) {
-            host_fail("max_norm %g norm_p %g gradient_scale %g weight %g has_weight %u of a mean "
-                      "are not refused",
-                      spec.max_norm, spec.norm_p, spec.gradient_scale, spec.weight,
-                      spec.has_weight);
-        }
+    spec.has_weight = 1;
+    for (uint32_t i = 0; i < NUMBERS_N(weights); i++) {
+        spec.weight = weights[i];
+        numbers_expect(step_begin(host, &spec) == HSDP_ERR_INVALID, "weight %g is not refused",
+                       weights[i]);
     }
+    numbers_step(host, numbers_one);
+    host_step_end(host);
+}
+
+/* Where gradients are a mean, every weight is wrong. */
+static void weight_of_mean_run(struct host *host)
+{
+    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
+
+    spec.has_weight = 1;
+    spec.weight = 4.0;
+    numbers_refused(host, step_begin(host, &spec), HSDP_ERR_INVALID);
     window_finish(host);
 }
 
-void step_wrong_numbers(struct conform *conform)
+void step_wrong_weights(struct conform *conform)
 {
-    static const struct numbers_trial trial = {"dp=2", "", "unit a: w[2]; unit b: x[2]",
-                                               wrong_numbers_run};
+    struct numbers_trial trial = {"dp=2", "gradient_op=sum", "unit a: w[2]; unit b: x[2]",
+                                  wrong_weights_run};
+    struct host host;
 
-    numbers_try(conform, &trial);
+    numbers_join(conform, &host, "dp=2", "");
+    numbers_try_joined(&host, &trial);
+    trial.settings = "";
+    trial.run = weight_of_mean_run;
+    numbers_try_joined(&host, &trial);
+    host_close(&host);
 }
 
 void step_other_numbers(struct conform *conform)
@@ -430,52 +374,6 @@ void step_other_numbers(struct conform *conform)
     numbers_refused(&host, host.api->job->status(host.job, &host.err), HSDP_ERR_MISMATCH);
     conform_meet(conform);
     host_leave(&host);
-}
-
-static void wrong_units_run(struct host *host)
-{
-    static const uint32_t twice[] = {1, 1}, unknown[] = {7}, both[] = {1, 0};
-    uint64_t pass = 0, other = 0;
-
-    numbers_refused(host, host_release(host, 0), HSDP_ERR_STATE);
-    numbers_refused(host, host_unshard(host, 0, 3), HSDP_ERR_INVALID);
-    numbers_refused(host, host_unshard(host, 7, HSDP_USE_FORWARD), HSDP_ERR_INVALID);
-    numbers_refused(host, host_unshard(host, 0, HSDP_USE_BACKWARD), HSDP_ERR_STATE);
-    numbers_refused(host, host_backward_begin(host, twice, 2, HSDP_SCOPE_FULL, &pass),
-                    HSDP_ERR_INVALID);
-    numbers_refused(host, host_backward_begin(host, unknown, 1, HSDP_SCOPE_FULL, &pass),
-                    HSDP_ERR_INVALID);
-    numbers_refused(host, host_backward_begin(host, both, 2, 3, &pass), HSDP_ERR_INVALID);
-    host_must(host, host_backward_begin(host, both, 2, HSDP_SCOPE_FULL, &pass));
-    host->pass = pass;
-    numbers_refused(host, host_backward_begin(host, both, 1, HSDP_SCOPE_FULL, &other),
-                    HSDP_ERR_STATE);
-    numbers_refused(host, host_reduce(host, 1), HSDP_ERR_STATE); /* no gradient buffer */
-    host_acquire(host, 1);
-    numbers_refused(host, host_unshard(host, 1, HSDP_USE_BACKWARD), HSDP_ERR_STATE);
-    numbers_refused(host, host_skip(host, 1), HSDP_ERR_STATE);
-    numbers_refused(host, host_release(host, 1), HSDP_ERR_STATE);
-    numbers_refused(host, host_backward_end(host, pass), HSDP_ERR_STATE);
-    host_fill(host, 1, 0, numbers_one);
-    host_hand_over(host, 1);
-    numbers_refused(host, host_reduce(host, 1), HSDP_ERR_STATE);
-    numbers_refused(host, host_skip(host, 1), HSDP_ERR_STATE);
-    host_acquire(host, 0);
-    host_fill(host, 0, 0, numbers_one);
-    host_hand_over(host, 0);
-    host_pass_end(host);
-    host_step(host, 0.0);
-    numbers_expect_grad(host, "w", 1.0, 0.0);
-    numbers_expect_grad(host, "x", 1.0, 0.0);
-    host_step_end(host);
-}
-
-void step_wrong_units(struct conform *conform)
-{
-    static const struct numbers_trial trial = {"dp=2", "", "unit a: w[2]; unit b: x[2]",
-                                               wrong_units_run};
-
-    numbers_try(conform, &trial);
 }
 
 /* Two slots: of three units the third waits for the first to be handed over. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps: the norm, clipping, publishing, what has no place in a step, and the AdamW extension. */
+/* Steps: the norm, clipping, publishing, what a step waits for, and the AdamW extension. */
 #include "steps.h"
 
 #define NORM   "step.h: the norm"
@@ -34,15 +34,10 @@ static const struct conform_check checks[] = {
     {"a window without a pass of scope full is named", BEGIN, step_unclosed_window, 2, 0, 0},
     {"a unit in an open pass is named", BEGIN, step_open_pass, 2, 0, 0},
     {"a unit that is unsharded is named", BEGIN, step_unsharded_unit, 2, 0, 0},
-    {"calls that have no place in a step are refused", "step.h, unit.h, model.h: HSDP_ERR_STATE",
-     step_calls_within, 2, 0, 0},
-    {"calls of a step without one are refused", "step.h: HSDP_ERR_STATE", step_calls_without, 2, 0,
-     0},
-    {"impossible numbers are refused", "step.h: begin: HSDP_ERR_INVALID", step_wrong_numbers, 2, 0,
-     0},
+    {"weights that cannot be are refused", "step.h: begin: HSDP_ERR_INVALID", step_wrong_weights, 2,
+     0, 0},
     {"ranks that begin with other numbers mismatch", "step.h: result: HSDP_ERR_MISMATCH",
      step_other_numbers, 2, 0, 0},
-    {"passes and uses out of order are refused", "unit.h: errors", step_wrong_units, 2, 0, 0},
     {"a unit that is slots ahead is refused", "unit.h: unshard: HSDP_ERR_STATE", step_too_far_ahead,
      2, 0, 0},
     {"adamw moves parameters by the formula", ADAMW, step_adamw, 2, 0, 0},
@@ -50,7 +45,7 @@ static const struct conform_check checks[] = {
     {"adamw keeps its states in the model", ADAMW, step_adamw_states, 2, 0, 0},
     {"adamw goes on from a step that is said", ADAMW, step_adamw_resumed, 2, 0, 0},
     {"adamw multiplies gradients by the factor", ADAMW, step_adamw_clipped, 2, 0, 0},
-    {"adamw refuses what is out of range or order", ADAMW, step_adamw_refusals, 2, 0, 0},
+    {"adamw refuses missing groups, and what is not finite", ADAMW, step_adamw_refusals, 2, 0, 0},
     {"adamw with other numbers on a rank mismatches", ADAMW, step_adamw_other_numbers, 2, 0, 0},
 };
 

@@ -31,11 +31,8 @@ void step_counts(struct conform *conform);
 void step_unclosed_window(struct conform *conform);
 void step_open_pass(struct conform *conform);
 void step_unsharded_unit(struct conform *conform);
-void step_calls_within(struct conform *conform);
-void step_calls_without(struct conform *conform);
-void step_wrong_numbers(struct conform *conform);
+void step_wrong_weights(struct conform *conform);
 void step_other_numbers(struct conform *conform);
-void step_wrong_units(struct conform *conform);
 void step_too_far_ahead(struct conform *conform);
 
 /* step_adamw.c */
