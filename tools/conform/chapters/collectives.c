@@ -2,9 +2,8 @@
 /* Collectives: groups of the host, and what they compute. */
 #include "collectives.h"
 
-#define KINDS    "group.h: the table of kinds"
-#define SUMS     "group.h: how sums are computed"
-#define MISMATCH "group.h: start: HSDP_ERR_MISMATCH on all members"
+#define KINDS "group.h: the table of kinds"
+#define SUMS  "group.h: how sums are computed"
 
 const struct coll_dtype coll_dtypes[COLL_N_DTYPES] = {
     {"fp32", HSDP_DTYPE_FLOAT, 32, true},   {"fp64", HSDP_DTYPE_FLOAT, 64, true},
@@ -43,13 +42,7 @@ static const struct conform_check checks[] = {
     {"specs and tensors of a newer host", "group.h: start: spec_bytes", coll_strides, 2, 0, 0},
     {"tickets are done in any order", "job.h: ticket_wait", coll_tickets, 2, 0, 0},
     {"what is sent and received is counted", "group.h: info", coll_counted, 2, 0, 0},
-    {"a group is connected before it works", "group.h: start: HSDP_ERR_STATE", coll_before_connect,
-     2, 0, 0},
-    {"what does not fit is refused", "group.h: start: errors", coll_wrong_specs, 2, 0, 0},
-    {"other kinds mismatch on all members", MISMATCH, coll_mismatch_kind, 3, 0, 0},
-    {"other counts mismatch on all members", MISMATCH, coll_mismatch_count, 3, 0, 0},
-    {"other dtypes mismatch on all members", MISMATCH, coll_mismatch_dtype, 3, 0, 0},
-    {"other reductions mismatch on all members", MISMATCH, coll_mismatch_reduce, 3, 0, 0},
+    {"what does not fit the ranks is refused", "group.h: start: errors", coll_wrong_specs, 2, 0, 0},
 };
 
 const struct conform_chapter conform_collectives = {"collectives", "groups of the host", checks,

@@ -78,11 +78,6 @@ void coll_several(struct conform *conform);
 void coll_strides(struct conform *conform);
 void coll_tickets(struct conform *conform);
 void coll_counted(struct conform *conform);
-void coll_before_connect(struct conform *conform);
 void coll_wrong_specs(struct conform *conform);
-void coll_mismatch_kind(struct conform *conform);
-void coll_mismatch_count(struct conform *conform);
-void coll_mismatch_dtype(struct conform *conform);
-void coll_mismatch_reduce(struct conform *conform);
 
 #endif /* CONFORM_COLLECTIVES_H */
