@@ -44,7 +44,8 @@ struct hsdp_diag_ops {
     /**
      * Reads one counter of the job by name. Counters only grow, but for those in memory.*.
      *
-     *     memory.parameters, memory.gradients, memory.optimizer, memory.unsharded   bytes, now
+     *     memory.parameters, memory.gradients, memory.optimizer, memory.unsharded   bytes, now;
+     *                              masters count as parameters
      *     traffic.<group>          payload bytes that this rank received from its peers in a
      *                              group of units, named by its selector ("dp_shard"), or moved
      *                              through a group of the host

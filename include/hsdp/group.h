@@ -113,7 +113,7 @@ struct hsdp_group_ops {
      * Makes every communicator that any rank has asked for since the last call, in one agreed
      * order. Collective over the JOB, not over a group: ranks that asked for nothing call it too.
      * All members of a group ask for it before the same call; else a plugin may answer
-     * HSDP_ERR_MISMATCH.
+     * HSDP_ERR_MISMATCH, as it does when they gave it other timeouts.
      */
     int32_t (*connect)(hsdp_job *job, struct hsdp_error *reterr);
 

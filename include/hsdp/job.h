@@ -194,6 +194,7 @@ struct hsdp_job_ops {
      * two seconds, from any thread, also while another one is inside connect(). A second abort
      * succeeds and changes nothing: the first reason is kept. So does one after close(). Ranks that
      * this one has not met yet cannot hear it: to them it is one that does not come to connect().
+     * status() answers HSDP_ERR_ABORTED then, with the reason.
      */
     int32_t (*abort)(hsdp_job *job, const char *reason, struct hsdp_error *reterr);
 

@@ -173,7 +173,8 @@ struct hsdp_unit_info {
     uint32_t n_params;
     uint32_t n_buffers;  /* 1 or 2; 0 when all its names are tied to parameters of other units */
     uint32_t divisor;    /* of its class */
-    uint32_t param_slot; /* units of one slot may not be live together; HSDP_NO_SLOT = any may */
+    uint32_t param_slot; /* units of one slot may not be live together, where a plugin has slots;
+                            HSDP_NO_SLOT = any may */
     uint32_t grad_slot;  /* `slots` units in a row, in reduce order, may hold gradients together;
                             of others those whose bytes overlap may not, whatever their slot */
     uint32_t reserved;   /* zero */
