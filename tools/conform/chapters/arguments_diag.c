@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chapter arguments: diagnostics. */
-#include <string.h>
 
 #include "arguments.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives: who is in a group, how it starts, and what is refused. */
-#include <math.h>
 
 #include "collectives.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chapter negotiation: describe, and the extensions that it lists. */
 #include <jansson.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "guard.h"

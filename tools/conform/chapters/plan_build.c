@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Planning: what no plan can be, what outlives what it was made of, and the report. */
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "planning.h"

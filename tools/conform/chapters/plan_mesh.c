@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Planning: meshes and their selectors. */
-#include <stdio.h>
 
 #include "planning.h"
 #include "training/random_case.h"

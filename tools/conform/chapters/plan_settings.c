@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Planning: settings of plans and classes, where they come from, and aliases. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "planning.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps: the extension hsdp.adamw against AdamW in double precision. */
 #include <math.h>
-#include <stdio.h>
 
 #include "numbers.h"
 #include "steps.h"

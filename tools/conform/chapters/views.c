@@ -2,7 +2,6 @@
 /* Chapter views: where parameters, gradients and shards lie, and what they hold. */
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "scene.h"
 
