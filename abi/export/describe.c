@@ -77,8 +77,7 @@ static const char *shm_refusal(void)
     return NULL;
 }
 
-/* Whether the system gives shared memory in huge pages: the word in brackets of "[never] always".
- */
+/* Whether shared memory may come in huge pages: the word in brackets of "always [never]". */
 static void huge_pages_write(struct text *text)
 {
     FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");

@@ -106,8 +106,7 @@ static bool loaded_try(const char *name, struct library_file *ret)
     return is_found;
 }
 
-/* The folders of RPATH, RUNPATH and LD_LIBRARY_PATH, or else those of the system; NULL on failure.
- */
+/* The folders of RPATH, RUNPATH, LD_LIBRARY_PATH and the system; NULL on failure. */
 static Dl_serinfo *folders_read(void)
 {
     Dl_info own;

@@ -13,7 +13,8 @@
  * A check is one promise of the ABI. It runs as one process for each of its ranks, in the
  * environment that a launcher gives them, under a limit of time; so a plugin that crashes or hangs
  * fails the check, and not the kit. What a rank writes to stdout or stderr fails the check, too:
- * a plugin is silent.
+ * a plugin is silent. Since no other check shares the process, a chapter may keep in a static
+ * variable what its callbacks need.
  *
  * A rank passes by returning. It fails by conform_fail(), whose sentence says what was promised and
  * what was found; where several do, the first in time is reported.

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner: starts the ranks of a check, reaps them, ends those that hang, says what was wrong.
- */
+/* The runner: starts the ranks of a check, ends those that hang, and says what was wrong. */
 #include "runner.h"
 
 #include <errno.h>

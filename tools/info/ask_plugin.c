@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking a plugin, in a child: loading it, describe(), and what a job takes from the environment.
- */
+/* Asking a plugin, in a child: describe(), and what a job takes from the environment. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdbool.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The members of describe(), as a table: which list they are in, their type, whether they must be.
- */
+/* The members of describe(), as a table: in which list, of which type, whether they must be. */
 #include "shape.h"
 
 #include <stdio.h>

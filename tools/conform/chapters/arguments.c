@@ -204,6 +204,20 @@ void arguments_close(struct arguments *arguments)
     api->mesh->destroy(arguments->mesh);
 }
 
+void arguments_tensor_init(struct arguments_tensor *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    ret->shape[0] = 2;
+    ret->shape[1] = 3;
+    ret->tensor.base = ret->values;
+    ret->tensor.device_type = HSDP_DEVICE_CPU;
+    ret->tensor.n_dims = 2;
+    ret->tensor.dtype_code = HSDP_DTYPE_FLOAT;
+    ret->tensor.dtype_bits = 32;
+    ret->tensor.dtype_lanes = 1;
+    ret->tensor.shape = ret->shape;
+}
+
 void arguments_step(struct arguments *arguments)
 {
     struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;

@@ -67,6 +67,15 @@ hsdp_plan *arguments_plan(struct arguments *arguments, const hsdp_mesh *mesh);
 /** The units and parameters above; finished. */
 void arguments_plan_fill(struct arguments *arguments, hsdp_plan *plan);
 
+/** A tensor of parameter "p", or a gradient of it: [2,3] zeros of fp32, in memory of the host. */
+struct arguments_tensor {
+    float values[6];
+    int64_t shape[2];
+    struct hsdp_tensor tensor;
+};
+
+void arguments_tensor_init(struct arguments_tensor *ret);
+
 /** Opens a step; end or discard closes it. */
 void arguments_step(struct arguments *arguments);
 

@@ -4,27 +4,6 @@
 
 #include "arguments.h"
 
-/* A full tensor of parameter "p", [2,3] in fp32. */
-struct full {
-    float values[6];
-    int64_t shape[2];
-    struct hsdp_tensor tensor;
-};
-
-static void full_init(struct full *ret)
-{
-    memset(ret, 0, sizeof(*ret));
-    ret->shape[0] = 2;
-    ret->shape[1] = 3;
-    ret->tensor.base = ret->values;
-    ret->tensor.device_type = HSDP_DEVICE_CPU;
-    ret->tensor.n_dims = 2;
-    ret->tensor.dtype_code = HSDP_DTYPE_FLOAT;
-    ret->tensor.dtype_bits = 32;
-    ret->tensor.dtype_lanes = 1;
-    ret->tensor.shape = ret->shape;
-}
-
 static void edit_open(struct arguments *arguments)
 {
     arguments_accept(arguments,
@@ -65,10 +44,10 @@ void model_nulls(struct conform *conform)
     const struct hsdp_model_ops *ops = conform->api->model;
     struct arguments a;
     struct outputs *out = &a.out;
-    struct full full;
+    struct arguments_tensor full;
 
     arguments_open(&a, conform);
-    full_init(&full);
+    arguments_tensor_init(&full);
     arguments_refuse(&a, ops->create(NULL, a.plan, &out->model, a.err), HSDP_ERR_INVALID);
     arguments_refuse(&a, ops->create(a.job, NULL, &out->model, a.err), HSDP_ERR_INVALID);
     arguments_refuse(&a, ops->create(a.job, a.plan, NULL, a.err), HSDP_ERR_INVALID);
@@ -205,8 +184,8 @@ void model_states(struct conform *conform)
 
 /* -------------------------------------------------------------------------------------- edits */
 
-static void import_refuse(struct arguments *arguments, const char *what, const struct full *full,
-                          int32_t status)
+static void import_refuse(struct arguments *arguments, const char *what,
+                          const struct arguments_tensor *full, int32_t status)
 {
     const struct hsdp_model_ops *ops = arguments->api->model;
 
@@ -223,25 +202,25 @@ static void import_refuse(struct arguments *arguments, const char *what, const s
 static void tensors_refuse(struct arguments *arguments)
 {
     static int64_t apart[] = {6, 2};
-    struct full full;
+    struct arguments_tensor full;
 
-    full_init(&full);
+    arguments_tensor_init(&full);
     full.shape[1] = 2;
     import_refuse(arguments, "import or export of a tensor of shape 2,2", &full, HSDP_ERR_INVALID);
-    full_init(&full);
+    arguments_tensor_init(&full);
     full.tensor.n_dims = 1;
     full.shape[0] = 6;
     import_refuse(arguments, "import or export of a tensor of shape 6", &full, HSDP_ERR_INVALID);
-    full_init(&full);
+    arguments_tensor_init(&full);
     full.tensor.dtype_code = HSDP_DTYPE_INT;
     import_refuse(arguments, "import or export of integers", &full, HSDP_ERR_INVALID);
-    full_init(&full);
+    arguments_tensor_init(&full);
     full.tensor.dtype_bits = 64;
     import_refuse(arguments, "import or export of fp64", &full, HSDP_ERR_INVALID);
-    full_init(&full);
+    arguments_tensor_init(&full);
     full.tensor.strides = apart;
     import_refuse(arguments, "import or export of a tensor with gaps", &full, HSDP_ERR_UNSUPPORTED);
-    full_init(&full);
+    arguments_tensor_init(&full);
     full.tensor.base = NULL;
     import_refuse(arguments, "import or export of a tensor at NULL", &full, HSDP_ERR_INVALID);
 }
@@ -250,10 +229,10 @@ void model_edits(struct conform *conform)
 {
     const struct hsdp_model_ops *ops = conform->api->model;
     struct arguments a;
-    struct full full;
+    struct arguments_tensor full;
 
     arguments_open(&a, conform);
-    full_init(&full);
+    arguments_tensor_init(&full);
     edit_open(&a);
     tensors_refuse(&a);
     arguments_refuse(&a, ops->import_param(a.model, 3, 0, &full.tensor, 0, NULL, a.err),
@@ -289,10 +268,10 @@ void model_moments(struct conform *conform)
 {
     const struct hsdp_model_ops *ops = conform->api->model;
     struct arguments a;
-    struct full full;
+    struct arguments_tensor full;
 
     arguments_open(&a, conform);
-    full_init(&full);
+    arguments_tensor_init(&full);
     arguments_refuse(&a, ops->edit_end(a.model, NULL, a.err), HSDP_ERR_STATE);
     arguments_refuse(&a, ops->sync(a.model, NULL, a.err), HSDP_ERR_STATE);
     arguments_refuse(&a, ops->import_param(a.model, 0, 0, &full.tensor, 0, NULL, a.err),

@@ -1,31 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chapter arguments: functions on units. */
-#include <string.h>
 
 #include "arguments.h"
 
 static const uint32_t both_units[] = {1, 0};
-
-/* A gradient of parameter "p", [2,3]. */
-struct gradient {
-    float values[6];
-    int64_t shape[2];
-    struct hsdp_tensor tensor;
-};
-
-static void gradient_init(struct gradient *ret)
-{
-    memset(ret, 0, sizeof(*ret));
-    ret->shape[0] = 2;
-    ret->shape[1] = 3;
-    ret->tensor.base = ret->values;
-    ret->tensor.device_type = HSDP_DEVICE_CPU;
-    ret->tensor.n_dims = 2;
-    ret->tensor.dtype_code = HSDP_DTYPE_FLOAT;
-    ret->tensor.dtype_bits = 32;
-    ret->tensor.dtype_lanes = 1;
-    ret->tensor.shape = ret->shape;
-}
 
 static uint64_t pass_open(struct arguments *arguments, uint64_t n_units)
 {
@@ -42,10 +20,10 @@ void unit_nulls(struct conform *conform)
     const struct hsdp_unit_ops *ops = conform->api->unit;
     struct arguments a;
     struct outputs *out = &a.out;
-    struct gradient gradient;
+    struct arguments_tensor gradient;
 
     arguments_open(&a, conform);
-    gradient_init(&gradient);
+    arguments_tensor_init(&gradient);
     arguments_refuse(&a, ops->unshard(NULL, 0, HSDP_USE_FORWARD, NULL, out->longs, a.err),
                      HSDP_ERR_INVALID);
     arguments_refuse(&a, ops->release(NULL, 0, NULL, a.err), HSDP_ERR_INVALID);
@@ -68,9 +46,9 @@ static void gradients_refuse(struct arguments *arguments)
 {
     const struct hsdp_unit_ops *ops = arguments->api->unit;
     struct arguments *a = arguments;
-    struct gradient gradient;
+    struct arguments_tensor gradient;
 
-    gradient_init(&gradient);
+    arguments_tensor_init(&gradient);
     arguments_refuse(a, ops->grad_add(a->model, 3, &gradient.tensor, NULL, a->err),
                      HSDP_ERR_INVALID);
     arguments_refuse_as(a, "unit.grad_add to a frozen parameter",
@@ -81,12 +59,12 @@ static void gradients_refuse(struct arguments *arguments)
     arguments_refuse_as(a, "unit.grad_add of another shape",
                         ops->grad_add(a->model, 0, &gradient.tensor, NULL, a->err),
                         HSDP_ERR_INVALID);
-    gradient_init(&gradient);
+    arguments_tensor_init(&gradient);
     gradient.tensor.dtype_bits = 64;
     arguments_refuse_as(a, "unit.grad_add of fp64",
                         ops->grad_add(a->model, 0, &gradient.tensor, NULL, a->err),
                         ARGUMENTS_ANY_REFUSAL);
-    gradient_init(&gradient);
+    arguments_tensor_init(&gradient);
     arguments_accept(a, ops->grad_add(a->model, 0, &gradient.tensor, NULL, a->err));
 }
 
@@ -121,12 +99,12 @@ void unit_indices(struct conform *conform)
 void unit_moments(struct conform *conform)
 {
     const struct hsdp_unit_ops *ops = conform->api->unit;
-    struct gradient gradient;
+    struct arguments_tensor gradient;
     struct arguments a;
     uint64_t *longs = a.out.longs;
 
     arguments_open(&a, conform);
-    gradient_init(&gradient);
+    arguments_tensor_init(&gradient);
     arguments_refuse_as(&a, "unit.release without a use", ops->release(a.model, 0, NULL, a.err),
                         HSDP_ERR_STATE);
     arguments_refuse_as(&a, "unit.unshard for backward without a pass",
