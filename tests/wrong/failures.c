@@ -260,7 +260,7 @@ static const struct wrong_fault faults[] = {
      "param_view clears its output before it fails", writes_outputs_on_failure},
     {"info-is-silent", "failures", "a count that differs is named on all",
      "info does not answer on a failed job", info_is_silent},
-    {"destroy-needs-one", "failures", "objects are destroyed in any order",
+    {"destroy-needs-one", "arguments", "objects: destroy accepts NULL",
      "model.destroy(NULL) crashes", destroy_needs_one},
     {"reductions-are-not-compared", "failures", "a reduction that differs is named on all",
      "ranks that reduce otherwise are not found out", reductions_are_not_compared},

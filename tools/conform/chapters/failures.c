@@ -380,11 +380,6 @@ static void destroy_order_run(struct conform *conform)
         }
         conform_meet(conform);
     }
-    api->job->destroy(NULL);
-    api->mesh->destroy(NULL);
-    api->plan->destroy(NULL);
-    api->group->destroy(NULL);
-    api->model->destroy(NULL);
 }
 
 /* A new job, by another name, in the processes of one that has failed. */

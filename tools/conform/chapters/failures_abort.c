@@ -120,7 +120,6 @@ void failures_abort_unsaid(struct conform *conform)
     const struct hsdp_job_ops *job = conform->api->job;
     struct scene scene;
 
-    conform_must_refuse(conform, job->abort(NULL, "nobody", &conform->err), HSDP_ERR_INVALID);
     scene_join(&scene, conform, &patient);
     conform_must(conform, job->abort(scene.job, NULL, &conform->err));
     conform_must_refuse(conform, job->status(scene.job, &conform->err), HSDP_ERR_ABORTED);
@@ -138,7 +137,6 @@ void failures_abort_closed(struct conform *conform)
     conform_must(conform, job->abort(scene.job, "too late", &conform->err));
     conform_must(conform, job->status(scene.job, &conform->err));
     scene_drop(&scene);
-    job->destroy(NULL);
 }
 
 /* ------------------------------------------------------------------------------------- on_abort */

@@ -2,7 +2,6 @@
 /* Chapter hygiene: a plugin leaves the process, and the machine, as they were. */
 #include "hygiene.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fenv.h>
@@ -16,17 +15,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "process.h"
+
 extern char **environ;
 
 /* ----------------------------------------------------------------------------------- whole runs */
 
 hsdp_plugin *hygiene_load(struct conform *conform, const char *path)
 {
-    struct hsdp_plugin_spec spec = HSDP_PLUGIN_SPEC_INIT;
-    hsdp_plugin *plugin = NULL;
+    hsdp_plugin *plugin = process_load(conform, path);
 
-    spec.path = path;
-    conform_must(conform, hsdp_plugin_load(&spec, &plugin, &conform->err));
     conform->api = hsdp_plugin_api(plugin);
     return plugin;
 }
@@ -187,22 +185,6 @@ static void process_run(struct conform *conform)
 
 /* ---------------------------------------------------------------------------------- leftovers */
 
-static uint32_t entries_count(struct conform *conform, const char *folder)
-{
-    DIR *dir = opendir(folder);
-    struct dirent *entry;
-    uint32_t n = 0;
-
-    if (dir == NULL) {
-        conform_skip(conform, "%s cannot be read", folder);
-    }
-    while ((entry = readdir(dir)) != NULL) {
-        n += entry->d_name[0] != '.';
-    }
-    closedir(dir);
-    return n;
-}
-
 static uint32_t mappings_count(struct conform *conform)
 {
     FILE *file = fopen("/proc/self/maps", "re");
@@ -223,16 +205,16 @@ static uint32_t mappings_count(struct conform *conform)
 static void threads_run(struct conform *conform)
 {
     static const struct scene_spec patient = {.settings = SCENE_PATIENT};
-    uint32_t before = entries_count(conform, "/proc/self/task");
+    uint32_t before = process_count_entries(conform, "/proc/self/task");
     hsdp_plugin *plugin = hygiene_load(conform, conform->plugin_path);
     uint64_t since_ms;
 
     hygiene_train(conform, &patient);
     since_ms = conform_now_ms();
-    while (entries_count(conform, "/proc/self/task") != before) {
+    while (process_count_entries(conform, "/proc/self/task") != before) {
         conform_expect(conform, conform_now_ms() - since_ms < 3000,
                        "%u threads before a job, %u after it", (unsigned)before,
-                       (unsigned)entries_count(conform, "/proc/self/task"));
+                       (unsigned)process_count_entries(conform, "/proc/self/task"));
         conform_sleep_ms(5);
     }
     hsdp_plugin_unload(plugin);
@@ -243,13 +225,13 @@ static void threads_run(struct conform *conform)
 
 static void descriptors_run(struct conform *conform)
 {
-    uint32_t before = entries_count(conform, "/proc/self/fd");
+    uint32_t before = process_count_entries(conform, "/proc/self/fd");
 
     for (int i = 0; i < N_WARM; i++) {
         uint32_t after;
 
         hygiene_cycle(conform);
-        after = entries_count(conform, "/proc/self/fd");
+        after = process_count_entries(conform, "/proc/self/fd");
         conform_expect(conform, after == before, "%u descriptors before a run, %u after it",
                        (unsigned)before, (unsigned)after);
     }

@@ -2,13 +2,13 @@
 /* Chapter negotiation: the entry, versions, errors, tables, loading again; what comes first. */
 #include "negotiation.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "guard.h"
+#include "process.h"
 
 #define TAIL       16u
 #define ERROR_1_0  776u /* bytes of struct hsdp_error in ABI 1.0 */
@@ -52,11 +52,8 @@ static const struct hsdp_api *api_ask(struct conform *conform, hsdp_plugin_v1_fn
 
 static void loader_accepts(struct conform *conform)
 {
-    struct hsdp_plugin_spec spec = HSDP_PLUGIN_SPEC_INIT;
-    hsdp_plugin *plugin = NULL;
+    hsdp_plugin *plugin = process_load(conform, conform->plugin_path);
 
-    spec.path = conform->plugin_path;
-    conform_must(conform, hsdp_plugin_load(&spec, &plugin, &conform->err));
     conform_expect(conform, hsdp_plugin_api(plugin) != NULL, "it has no tables");
     conform_enter(conform, "hsdp_plugin_unload");
     hsdp_plugin_unload(plugin);
@@ -317,31 +314,6 @@ static void table_stays(struct conform *conform)
 
 /* ------------------------------------------------------------------------------ loading again */
 
-static uint32_t n_entries(struct conform *conform, const char *path)
-{
-    DIR *folder = opendir(path);
-    uint32_t n = 0;
-
-    if (folder == NULL) {
-        conform_skip(conform, "%s cannot be read here", path);
-    }
-    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
-        n += entry->d_name[0] != '.';
-    }
-    closedir(folder);
-    return n;
-}
-
-static hsdp_plugin *plugin_load(struct conform *conform)
-{
-    struct hsdp_plugin_spec spec = HSDP_PLUGIN_SPEC_INIT;
-    hsdp_plugin *plugin = NULL;
-
-    spec.path = conform->plugin_path;
-    conform_must(conform, hsdp_plugin_load(&spec, &plugin, &conform->err));
-    return plugin;
-}
-
 /* Something that needs the code and the data of a plugin. */
 static void plugin_use(struct conform *conform, const hsdp_plugin *plugin)
 {
@@ -357,8 +329,8 @@ static void plugin_use(struct conform *conform, const hsdp_plugin *plugin)
 
 static void loaded_twice(struct conform *conform)
 {
-    hsdp_plugin *first = plugin_load(conform);
-    hsdp_plugin *second = plugin_load(conform);
+    hsdp_plugin *first = process_load(conform, conform->plugin_path);
+    hsdp_plugin *second = process_load(conform, conform->plugin_path);
 
     plugin_use(conform, first);
     plugin_use(conform, second);
@@ -371,24 +343,25 @@ static void loaded_twice(struct conform *conform)
 
 static void loaded_again(struct conform *conform)
 {
-    uint32_t n_threads = n_entries(conform, "/proc/self/task");
-    uint32_t n_open = n_entries(conform, "/proc/self/fd");
+    uint32_t n_threads = process_count_entries(conform, "/proc/self/task");
+    uint32_t n_open = process_count_entries(conform, "/proc/self/fd");
     uint64_t deadline_ms;
 
     for (int i = 0; i < N_LOADS; i++) {
-        hsdp_plugin *plugin = plugin_load(conform);
+        hsdp_plugin *plugin = process_load(conform, conform->plugin_path);
 
         plugin_use(conform, plugin);
         conform_enter(conform, "hsdp_plugin_unload");
         hsdp_plugin_unload(plugin);
     }
     deadline_ms = conform_now_ms() + THREADS_MS; /* a thread that is ending may take a moment */
-    while (n_entries(conform, "/proc/self/task") > n_threads && conform_now_ms() < deadline_ms) {
+    while (process_count_entries(conform, "/proc/self/task") > n_threads &&
+           conform_now_ms() < deadline_ms) {
         conform_sleep_ms(5);
     }
-    conform_expect(conform, n_entries(conform, "/proc/self/task") <= n_threads,
+    conform_expect(conform, process_count_entries(conform, "/proc/self/task") <= n_threads,
                    "loaded and unloaded three times, it has left threads behind");
-    conform_expect(conform, n_entries(conform, "/proc/self/fd") <= n_open,
+    conform_expect(conform, process_count_entries(conform, "/proc/self/fd") <= n_open,
                    "loaded and unloaded three times, it has left files open");
 }
 
