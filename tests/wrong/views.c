@@ -209,7 +209,7 @@ static const struct wrong_fault faults[] = {
      "the gradient of a backward use is what was there", gradient_is_not_zeroed},
     {"padding-is-not-zero", "views", "padding is zero", "padding of gradients is 1",
      padding_is_not_zero},
-    {"values-begin-otherwise", "views", "values are zero until they are edited",
+    {"values-begin-otherwise", "loading", "all values are zero until they are edited",
      "a new model has a 1 in it", values_begin_otherwise},
     {"uses-are-not-counted", "views", "uses are counted", "the first release ends all uses",
      uses_are_not_counted},

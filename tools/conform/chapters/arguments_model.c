@@ -162,6 +162,8 @@ void model_states(struct conform *conform)
                      HSDP_ERR_INVALID);
     arguments_refuse(&a, ops->state_create(a.model, "m", "fp8", out->numbers, a.err),
                      HSDP_ERR_INVALID);
+    arguments_refuse(&a, ops->state_create(a.model, "m", "fp64", out->numbers, a.err),
+                     HSDP_ERR_INVALID);
     arguments_refuse(&a, ops->state_create(a.model, "m", "", out->numbers, a.err),
                      HSDP_ERR_INVALID);
     arguments_refuse(&a, ops->state_info(a.model, state + 1, &out->texts[0], &out->texts[1], a.err),
@@ -170,7 +172,9 @@ void model_states(struct conform *conform)
     conform_expect(conform,
                    strcmp(out->texts[0], "exp_avg") == 0 && strcmp(out->texts[1], "fp32") == 0,
                    "model.state_info: tells of \"%s\", %s", out->texts[0], out->texts[1]);
-    for (int i = 1; i < 64; i++) {
+    name[63] = '\0'; /* of 63 bytes it is allowed */
+    arguments_accept(&a, ops->state_create(a.model, name, "bf16", &state, a.err));
+    for (int i = 2; i < 64; i++) {
         name[0] = (char)('0' + i / 10);
         name[1] = (char)('0' + i % 10);
         name[2] = '\0';
@@ -220,6 +224,10 @@ static void tensors_refuse(struct arguments *arguments)
     arguments_tensor_init(&full);
     full.tensor.strides = apart;
     import_refuse(arguments, "import or export of a tensor with gaps", &full, HSDP_ERR_UNSUPPORTED);
+    arguments_tensor_init(&full);
+    full.tensor.device_type = HSDP_DEVICE_CUDA;
+    import_refuse(arguments, "import or export of a tensor on a device", &full,
+                  HSDP_ERR_UNSUPPORTED);
     arguments_tensor_init(&full);
     full.tensor.base = NULL;
     import_refuse(arguments, "import or export of a tensor at NULL", &full, HSDP_ERR_INVALID);

@@ -120,23 +120,6 @@ static void differ_connect_run(struct conform *conform)
     scene_drop(&scene);
 }
 
-static void differ_plan_run(struct conform *conform)
-{
-    hsdp_model *model = NULL;
-    struct scene scene;
-
-    scene_join(&scene, conform, &patient);
-    scene_plan(&scene, conform->rank == 1 ? "sharding_strategy=zero1" : "sharding_strategy=fsdp");
-    conform_must_refuse(conform,
-                        scene.api->model->create(scene.job, scene.plan, &model, &conform->err),
-                        HSDP_ERR_MISMATCH);
-    conform_expect(conform, model == NULL, "a model was handed out beside a failure");
-    scene_expect_text(&scene, "rank 1");
-    scene_expect_over(&scene, HSDP_ERR_MISMATCH);
-    conform_meet(conform);
-    scene_drop(&scene);
-}
-
 /* One waits in a step, the other in close: nobody has to wait for the deadline. */
 static void elsewhere_run(struct conform *conform)
 {
@@ -409,7 +392,6 @@ static const struct conform_check checks[] = {
     {"a kind that differs is named on all", "group.h: start", differ_kind_run, 3, 0, 0},
     {"a setting set otherwise is named on all", "job.h: setting_set", differ_setting_run, 2, 0, 0},
     {"a setting that differs ends connect", "job.h: connect", differ_connect_run, 2, 0, 0},
-    {"a plan that differs ends model.create", "model.h: create", differ_plan_run, 2, 0, 0},
     {"ranks in different calls need not wait", "abi.h: Collective", elsewhere_run, 2, 0, 0},
     {"a killed rank is named where it is awaited", FAILURE, killed_waited_run, 3, 0, 0},
     {"a killed rank is named while hosts compute", "job.h: thread", killed_computing_run, 3, 0, 0},

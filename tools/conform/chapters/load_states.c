@@ -134,41 +134,6 @@ void load_state_names(struct conform *conform)
     numbers_try(conform, &trial);
 }
 
-static void limits_run(struct host *host)
-{
-    const struct hsdp_model_ops *ops = host->api->model;
-    char name[65];
-    uint32_t state = 0;
-
-    memset(name, 'n', sizeof(name));
-    name[64] = '\0';
-    numbers_refused(host, ops->state_create(host->model, name, "fp32", &state, &host->err),
-                    HSDP_ERR_INVALID);
-    name[63] = '\0';
-    state_make(host, name, "fp32");
-    numbers_refused(host, ops->state_create(host->model, "", "fp32", &state, &host->err),
-                    HSDP_ERR_INVALID);
-    numbers_refused(host, ops->state_create(host->model, "a", "fp8", &state, &host->err),
-                    HSDP_ERR_INVALID);
-    numbers_refused(host, ops->state_create(host->model, "a", "fp64", &state, &host->err),
-                    HSDP_ERR_INVALID);
-    for (uint32_t i = 1; i < 64; i++) {
-        snprintf(name, sizeof(name), "state %u", i);
-        numbers_expect(state_make(host, name, "bf16") == i, "state %u has another number", i);
-    }
-    numbers_refused(host, ops->state_create(host->model, "more", "fp32", &state, &host->err),
-                    HSDP_ERR_UNSUPPORTED);
-}
-
-void load_state_limits(struct conform *conform)
-{
-    struct host host;
-
-    numbers_open(conform, &host, "dp=2", "", "unit a: w[7]");
-    limits_run(&host);
-    host_close(&host);
-}
-
 /* Each step adds one to what is no padding; masters and parameters are not touched. */
 static void through_run(struct host *host)
 {
@@ -381,6 +346,10 @@ void load_plans_that_differ(struct conform *conform)
         status = host.api->model->create(host.job, host.plan, &host.model, &host.err);
         host_enter("");
         numbers_refused(&host, status, HSDP_ERR_MISMATCH);
+        numbers_expect(strstr(host.err.message, "rank 1") != NULL, "\"%s\" names no rank",
+                       host.err.message);
+        numbers_expect(host.model == NULL, "a model was handed out beside a failure");
+        numbers_refused(&host, host.api->job->status(host.job, &host.err), HSDP_ERR_MISMATCH);
         conform_meet(conform);
         host_leave(&host);
     }

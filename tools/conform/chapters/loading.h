@@ -30,15 +30,13 @@ void load_frozen(struct conform *conform);
 void load_experts(struct conform *conform);
 void load_large(struct conform *conform);
 void load_again_while_training(struct conform *conform);
-void load_wrong_tensors(struct conform *conform);
-void load_out_of_order(struct conform *conform);
+void load_of_a_stranger(struct conform *conform);
 void load_other_params(struct conform *conform);
 
 /* load_states.c */
 void load_state(struct conform *conform);
 void load_state_dtypes(struct conform *conform);
 void load_state_names(struct conform *conform);
-void load_state_limits(struct conform *conform);
 void load_state_through_steps(struct conform *conform);
 void load_sync(struct conform *conform);
 void load_sync_of_import(struct conform *conform);

@@ -236,17 +236,6 @@ static void outlive_run(struct conform *conform)
 
 /* -------------------------------------------------------------------------------------- content */
 
-static void zero_run(struct conform *conform)
-{
-    struct scene scene;
-
-    open_model(&scene, conform, "");
-    for (uint32_t param = 0; param < SCENE_N_PARAMS; param++) {
-        scene_expect_param(&scene, param, 0.0f);
-    }
-    scene_close(&scene);
-}
-
 static void gradient_expect_zero(struct scene *scene, uint32_t param, int pass)
 {
     struct hsdp_tensor view = scene_param(scene, param, HSDP_VIEW_GRAD);
@@ -488,7 +477,6 @@ static const struct conform_check checks[] = {
     {"addresses never change", VIEWS, addresses_run, 2, 0, 0},
     {"a view shows what was published last", VIEWS, published_run, 2, 0, 0},
     {"a model outlives its plan and its mesh", "model.h: create", outlive_run, 2, 0, 0},
-    {"values are zero until they are edited", "model.h: create", zero_run, 2, 0, 0},
     {"a gradient is zero when it is acquired", "unit.h: USE_BACKWARD", gradient_zero_run, 2, 0, 0},
     {"padding is zero", "plan.h: buffers", padding_run, 2, 0, 0},
     {"uses are counted", "unit.h: unshard", uses_run, 2, 0, 0},
