@@ -61,7 +61,6 @@ static const struct conform_check checks[] = {
     {"random cases under hsdp", RANDOM, math_random_hsdp, 0, LONG_MS, 0},
     {"random cases under hsdp_zero2", RANDOM, math_random_hsdp_zero2, 0, LONG_MS, 0},
     {"random cases under hfsdp", RANDOM, math_random_hfsdp, 0, LONG_MS, 0},
-    {"all strategies have the same bits", "not promised: for information", math_same_bits, 4, 0, 0},
 };
 
 const struct conform_chapter conform_mathematics = {"mathematics", "what training computes", checks,

@@ -59,6 +59,5 @@ void math_random_fsdp(struct conform *conform);
 void math_random_hsdp(struct conform *conform);
 void math_random_hsdp_zero2(struct conform *conform);
 void math_random_hfsdp(struct conform *conform);
-void math_same_bits(struct conform *conform);
 
 #endif /* CONFORM_MATHEMATICS_H */
