@@ -87,6 +87,30 @@ tap_report $? "hsdp-conform: each line of --list tells where it is promised" "$o
 [ "$(sort "$output" | uniq -d | wc -l)" -eq 0 ]
 tap_report $? "hsdp-conform: no check is listed twice" "$output"
 
+# promised LIST: the words of each promise, as "job.h: abort; abi.h: Errors", stand in its header.
+promised() {
+    python3 -c 'import re, sys
+folder, name = sys.argv[2], None
+def text(name):
+    return re.sub(r"[\s*]+", " ", open(folder + "/" + name).read()).lower()
+for line in open(sys.argv[1]):
+    for words in re.split("[,;:] *", re.search(r"\(([^()]*)\)$", line).group(1)):
+        name = words if words.endswith(".h") else name
+        if not words.endswith(".h") and words.lower() not in text(name):
+            sys.exit(line + "\"" + words + "\" does not stand in " + name)' "$1" "$here/../include/hsdp"
+}
+
+if command -v python3 >/dev/null; then
+    cp "$output" "$scratch/list"
+    promised "$scratch/list" >"$output" 2>&1
+    tap_report $? "hsdp-conform: what is promised stands where the list says" "$output"
+    echo 'deadlines: a wait never ends (job.h: waits that never end)' >"$scratch/list"
+    ! promised "$scratch/list" >"$output" 2>&1
+    tap_report $? "hsdp-conform: a promise that no header makes is found" "$output"
+else
+    tap_skip "hsdp-conform: what is promised stands where the list says" "there is no python3"
+fi
+
 # ----------------------------------------------------------------------------------- wrong plugins
 
 # build NAME FLAG...: $scratch/NAME.so

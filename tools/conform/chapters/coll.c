@@ -77,10 +77,8 @@ double coll_read(const void *base, uint64_t elem, const struct coll_dtype *dtype
         memcpy(&value, source, sizeof(value));
         return value;
     }
-    for (uint32_t i = 0; i < dtype->bits / 8u; i++) { /* whatever the order of bytes */
-        uint32_t place = *(const uint8_t *)&(const uint16_t){1} == 1 ? i : dtype->bits / 8u - 1 - i;
-
-        bits |= (uint64_t)(uint8_t)source[i] << 8u * place;
+    for (uint32_t i = 0; i < dtype->bits / 8u; i++) {
+        bits |= (uint64_t)(uint8_t)source[i] << 8u * i;
     }
     if (dtype->code == HSDP_DTYPE_INT && dtype->bits < 64 && (bits >> (dtype->bits - 1u)) != 0) {
         bits |= UINT64_MAX << dtype->bits;
@@ -103,9 +101,7 @@ void coll_write(void *base, uint64_t elem, const struct coll_dtype *dtype, doubl
         return;
     }
     for (uint32_t i = 0; i < dtype->bits / 8u; i++) {
-        uint32_t place = *(const uint8_t *)&(const uint16_t){1} == 1 ? i : dtype->bits / 8u - 1 - i;
-
-        target[i] = (char)(uint8_t)(bits >> 8u * place);
+        target[i] = (char)(uint8_t)(bits >> 8u * i);
     }
 }
 

@@ -2,8 +2,8 @@
 /* Collectives: groups of the host, and what they compute. */
 #include "collectives.h"
 
-#define KINDS "group.h: the table of kinds"
-#define SUMS  "group.h: how sums are computed"
+#define KINDS "group.h: hsdp_coll_spec"
+#define SUMS  "group.h: sums are computed"
 
 const struct coll_dtype coll_dtypes[COLL_N_DTYPES] = {
     {"fp32", HSDP_DTYPE_FLOAT, 32, true},   {"fp64", HSDP_DTYPE_FLOAT, 64, true},

@@ -16,7 +16,7 @@ void *guard_memory(struct conform *conform, size_t n_bytes)
 
     conform_expect(conform,
                    memory != MAP_FAILED && mprotect(memory + n_pages * page, page, PROT_NONE) == 0,
-                   "the kit gets no memory for %zu bytes", n_bytes);
+                   "the kit has no memory for %zu bytes", n_bytes);
     memset(memory, GUARD_FILLER, n_pages * page);
     return memory + n_pages * page - rounded;
 }

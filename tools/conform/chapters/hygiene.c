@@ -66,7 +66,7 @@ static char *environment_copy(struct conform *conform)
         n_bytes += strlen(*entry) + 1;
     }
     text = calloc(n_bytes, 1);
-    conform_expect(conform, text != NULL, "no memory for the kit");
+    conform_expect(conform, text != NULL, "the kit has no memory");
     for (char **entry = environ; *entry != NULL; entry++) {
         strcat(strcat(text, *entry), "\n");
     }

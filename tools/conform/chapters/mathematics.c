@@ -3,12 +3,12 @@
 #include "mathematics.h"
 
 #define SUMS    "plan.h: reduced_over, gradient_op, gradient_divisor"
-#define SCOPES  "unit.h: scopes of a window"
-#define ABSENT  "unit.h: a unit that is never handed over counts as zeros"
+#define SCOPES  "unit.h: a window"
+#define ABSENT  "unit.h: a unit that a rank never hands over counts as zeros"
 #define DTYPES  "plan.h: param_dtype, master_dtype, reduce_dtype, gradient_dtype"
 #define TIES    "plan.h: tied_to, tied_over"
 #define LAYOUT  "plan.h: buffers, segments"
-#define RANDOM  "plan.h, unit.h, step.h: all of the mathematics"
+#define RANDOM  "plan.h: sharding_strategy; unit.h: scope; step.h: factor"
 #define LONG_MS 60000u
 
 static const struct conform_check checks[] = {
@@ -20,10 +20,9 @@ static const struct conform_check checks[] = {
     {"gradients are summed over reduced_over only", SUMS, math_reduced_over_a_part, 4, 0, 0},
     {"partial gradients beyond the data are summed", SUMS, math_reduced_beyond_data, 4, 0, 0},
     {"one rank alone gets every bit back", SUMS, math_one_rank, 1, 0, 0},
-    {"gradients are summed over copies of a shard", "plan.h: the table of strategies", math_outer,
-     2, 0, 0},
-    {"each element is reduced with itself", "plan.h: the table of strategies", math_places, 4, 0,
+    {"gradients are summed over copies of a shard", "plan.h: sharding_strategy", math_outer, 2, 0,
      0},
+    {"each element is reduced with itself", "plan.h: sharding_strategy", math_places, 4, 0, 0},
     {"segments say what lies in the flat views", "plan.h: segments", math_segments, 4, 0, 0},
     {"a unit that a rank skips counts as zeros", ABSENT, math_skipped, 2, 0, 0},
     {"a unit that a rank leaves out counts as zeros", ABSENT, math_left_out, 2, 0, 0},

@@ -367,8 +367,8 @@ static void loaded_again(struct conform *conform)
 
 static const struct conform_check checks[] = {
     {"the loader accepts it", "loader.h: hsdp_plugin_load", loader_accepts, 1, 0, CONFORM_UNLOADED},
-    {"one symbol is exported", "abi.h: first paragraph", exports_one_symbol, 1, 0,
-     CONFORM_UNLOADED},
+    {"one symbol is exported", "abi.h: a shared object that exports one function",
+     exports_one_symbol, 1, 0, CONFORM_UNLOADED},
     {"any minor version of the host is accepted", "abi.h: hsdp_plugin_v1_fn", any_minor, 1, 0,
      CONFORM_UNLOADED},
     {"any other major version of the host is refused", "abi.h: hsdp_plugin_v1_fn, Errors",

@@ -3,10 +3,10 @@
 #include "planning.h"
 
 #define MESH     "mesh.h: create"
-#define SELECTOR "mesh.h: selectors"
-#define SETTINGS "abi.h: hsdp_settings; plan.h: the list of settings"
-#define TABLE    "plan.h: the table of strategies"
-#define LAYOUT   "plan.h: buffers and shards"
+#define SELECTOR "mesh.h: a selector"
+#define SETTINGS "abi.h: hsdp_settings; plan.h: settings of a plan"
+#define TABLE    "plan.h: sharding_strategy"
+#define LAYOUT   "plan.h: buffers, shards"
 
 static const struct conform_check checks[] = {
     {"the last dimension varies fastest", "mesh.h: ranks fill a mesh row-major",

@@ -296,7 +296,7 @@ static void padding_expect(struct scene *scene, int32_t flat, float value, const
         struct hsdp_tensor view = scene_flat(scene, unit, buffer, flat);
         bool *covered = calloc((size_t)view.shape[0] + 1, sizeof(*covered));
 
-        conform_expect(conform, covered != NULL, "no memory for the kit");
+        conform_expect(conform, covered != NULL, "the kit has no memory");
         covered_mark(scene, unit, buffer, covered);
         for (int64_t elem = 0; elem < view.shape[0]; elem++) {
             float found = scene_floats(&view)[elem];
