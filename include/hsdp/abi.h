@@ -26,10 +26,10 @@
  *            from a newer plugin, the sign tells enough. Its last parameter `reterr` may be
  *            NULL; otherwise it is filled on failure and left alone on success (it is also left
  *            alone if its own struct_size is not acceptable). On failure all other outputs are
- *            untouched and there is nothing to free. An argument that is NULL where nothing says
- *            that it may be, and an index that is none, are HSDP_ERR_INVALID; an array may be
- *            NULL where its count is 0. When several things are wrong, the error is any one of
- *            them.
+ *            untouched, but for the size or count that HSDP_ERR_BUFFER_TOO_SMALL comes with, and
+ *            there is nothing to free. An argument that is NULL where nothing says that it may
+ *            be, and an index that is none, are HSDP_ERR_INVALID; an array may be NULL where its
+ *            count is 0. When several things are wrong, the error is any one of them.
  * Failure    Only HSDP_ERR_TIMEOUT, _PEER_LOST, _MISMATCH and _DEVICE, and job->abort(), fail a
  *            job as a whole; so does, whatever its status, what keeps the nodes of a job from
  *            speaking to each other, and a callback that fails. Calls that wait just then return
@@ -51,7 +51,8 @@
  *            job->abort, job->status and all of diag may be called by any thread at any time. Pure
  *            objects (mesh, plan) may be read by many threads at once. Callbacks of the host run
  *            only on a thread that is inside a call of the plugin, except on_abort. A callback
- *            calls nothing of the plugin but job->abort, job->status and diag.
+ *            calls nothing of the plugin but job->abort, job->status and diag; on_abort, only the
+ *            last two.
  * Process    A plugin is a guest: it writes nothing to standard output and standard error, and
  *            leaves the environment, signal handlers, rounding mode, current folder, locale and
  *            limits of the process as they are. No thread, descriptor or mapping outlives the
@@ -187,8 +188,9 @@ struct hsdp_tensor {
  *
  * Unknown keys, a key twice, keys that belong elsewhere, and values outside of their range are
  * HSDP_ERR_INVALID with a sentence that lists what is allowed. A key that is absent takes its
- * value from the environment variable HSDP_<KEY IN CAPITALS>, else its documented default. The
- * effective value and where it came from can be read back (job->setting, plan->setting).
+ * value from the environment variable HSDP_<KEY IN CAPITALS>, else its documented default; in a
+ * class, from the plan. The effective value and where it came from can be read back (job->setting,
+ * plan->setting, plan->class_setting).
  *
  * Since: 1.0
  */
@@ -226,7 +228,7 @@ struct hsdp_api {
     size_t struct_size; /* the plugin's size of this table */
     uint32_t abi_major;
     uint32_t abi_minor;         /* the plugin's, which may be older or newer than the host's */
-    const char *plugin_name;    /* "libhsdp" for ours */
+    const char *plugin_name;    /* for reports: "libhsdp", ... */
     const char *plugin_version; /* of the implementation, not of the ABI */
     const struct hsdp_mesh_ops *mesh;
     const struct hsdp_job_ops *job;
@@ -242,10 +244,10 @@ struct hsdp_api {
      * device: a host may call it at any time.
      *
      * Shapes: JSON text with its NUL in ret_text, which is max_bytes long; *ret_bytes is the size
-     * needed, also on failure. An object with the members
+     * needed, also on HSDP_ERR_BUFFER_TOO_SMALL. An object with the members
      *
-     *     plugin_name, plugin_version   texts, as above
-     *     abi_major, abi_minor          numbers, as above
+     *     plugin_name, plugin_version   texts, as in this table
+     *     abi_major, abi_minor          numbers, as in this table
      *     strategies   a list of objects: name; aliases, a list of names; parameters_sharded_over,
      *                  gradients_sharded_over and optimizer_sharded_over: "nothing", "inner" (I in
      *                  plan.h) or "all" (R)
@@ -286,8 +288,7 @@ struct hsdp_api {
 /**
  * The one symbol of ABI major 1; its signature is frozen for ever. A host passes the version it
  * was compiled with (HSDP_ABI_MAJOR, HSDP_ABI_MINOR). Any minor of major 1 is accepted: the host
- * tests for what was appended later with HSDP_HAS(). The first call never crashes, whatever the
- * numbers; `reterr` may be NULL.
+ * tests for what was appended later with HSDP_HAS(). It never crashes, whatever the numbers are.
  *
  * Errors: HSDP_ERR_VERSION when host_major is not 1, with both versions in the text;
  * HSDP_ERR_INVALID when ret_api is NULL.

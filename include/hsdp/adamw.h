@@ -19,14 +19,14 @@ extern "C" {
  */
 struct hsdp_adamw_spec {
     size_t struct_size;          /* sizeof(struct hsdp_adamw_spec) */
-    const double *learning_rate; /* n_hyper_groups values */
-    const double *weight_decay;  /* n_hyper_groups values, decoupled: p -= lr * decay * p */
+    const double *learning_rate; /* n_hyper_groups values, finite, >= 0 */
+    const double *weight_decay;  /* likewise; decoupled: p -= lr * decay * p */
     uint64_t step;               /* of the bias correction, from 1; 0 = one more than last time.
                                     After loading states say it: a new model begins with 1 */
     double beta1;                /* 0 <= beta < 1 */
     double beta2;
-    double epsilon; /* > 0 */
-    void *stream;
+    double epsilon;          /* finite, > 0 */
+    void *stream;            /* in its order the update is made */
     uint32_t n_hyper_groups; /* more than every parameter's hyper_group */
     uint32_t reserved;       /* zero */
 };
@@ -51,8 +51,10 @@ struct hsdp_adamw_ops {
      * Masters of bf16 and fp16 are rounded when they are stored, to the nearest: an update below
      * half a unit of their last place is lost.
      *
-     * A norm that is not finite is passed on (its factor has clip 1) unless the step refuses it.
+     * Where the norm is not finite the update is made nonetheless, with clip 1, unless the step has
+     * error_if_nonfinite.
      *
+     * Blocks: on a CPU, until the step's collective is done.
      * Errors: HSDP_ERR_STATE outside of a step or when called twice in one; HSDP_ERR_NONFINITE and
      * HSDP_ERR_DRIFT as step.result; HSDP_ERR_INVALID for numbers out of range, and a parameter
      * whose hyper_group is not below n_hyper_groups.

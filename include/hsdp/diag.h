@@ -32,9 +32,9 @@ struct hsdp_diag_ops {
      *     plan      the plan of each model
      *     error     the first failure
      *
-     * Shapes: NUL-terminated text in ret_text (max_bytes long); *ret_bytes is the size needed
-     * with the NUL, also on HSDP_ERR_BUFFER_TOO_SMALL.
      * The members of each are for people and tools of the same version; a plugin may add to them.
+     *
+     * Shapes: as describe() in abi.h.
      * Errors: HSDP_ERR_INVALID for another name, listing these; HSDP_ERR_UNSUPPORTED for a report
      * that is not built.
      */

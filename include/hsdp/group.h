@@ -71,7 +71,7 @@ struct hsdp_coll_spec {
 struct hsdp_group_spec {
     size_t struct_size;   /* sizeof(struct hsdp_group_spec) */
     const char *selector; /* see mesh.h */
-    uint64_t timeout_ms;  /* of each operation; 0 = the job's */
+    uint64_t timeout_ms;  /* of each operation; 0 = the job's. Equal on all members */
 };
 
 /**
@@ -80,15 +80,15 @@ struct hsdp_group_spec {
  * Since: 1.0
  */
 struct hsdp_group_info {
-    size_t struct_size; /* sizeof(struct hsdp_group_info) */
-    const char *name;   /* the selector, "self" for ""; lives as long as the group */
-    uint64_t timeout_ms;
+    size_t struct_size;    /* sizeof(struct hsdp_group_info) */
+    const char *name;      /* the selector, "self" for ""; lives as long as the group */
+    uint64_t timeout_ms;   /* of an operation, now */
     uint64_t n_bytes_sent; /* payload that left this rank through this group since connect */
     uint64_t n_bytes_received;
     uint32_t n_ranks;
-    uint32_t index; /* of this rank among them */
-    uint32_t is_connected;
-    uint32_t reserved; /* zero */
+    uint32_t index;        /* of this rank among them */
+    uint32_t is_connected; /* 1 between group->connect and job->close */
+    uint32_t reserved;     /* zero */
 };
 
 /**
@@ -104,7 +104,8 @@ struct hsdp_group_ops {
      *
      * Ownership: the mesh may be destroyed afterwards.
      * Errors: HSDP_ERR_NOT_MEMBER when this rank is outside of the selector (no handle is made);
-     * HSDP_ERR_INVALID when the mesh's world or rank is not the job's.
+     * HSDP_ERR_INVALID for a text that is no selector of the mesh, and when the mesh's world or
+     * rank is not the job's.
      */
     int32_t (*create)(hsdp_job *job, const hsdp_mesh *mesh, const struct hsdp_group_spec *spec,
                       hsdp_group **ret_group, struct hsdp_error *reterr);
@@ -112,8 +113,10 @@ struct hsdp_group_ops {
     /**
      * Makes every communicator that any rank has asked for since the last call, in one agreed
      * order. Collective over the JOB, not over a group: ranks that asked for nothing call it too.
-     * All members of a group ask for it before the same call; else a plugin may answer
-     * HSDP_ERR_MISMATCH, as it does when they gave it other timeouts.
+     * All members of a group ask for it before the same call.
+     *
+     * Errors: HSDP_ERR_MISMATCH when members gave a group other timeouts; a plugin may also answer
+     * it when one of them has not asked for the group.
      */
     int32_t (*connect)(hsdp_job *job, struct hsdp_error *reterr);
 
@@ -133,9 +136,9 @@ struct hsdp_group_ops {
      * Starts n_specs collectives together, so that a send and a receive in one call cannot
      * deadlock. Collective over the group (a send and its receive over the two).
      *
-     * Shapes: specs is an array with spec_bytes between its elements (sizeof of the caller's
-     * struct), n_specs from 1 to 65536. No element's struct_size is larger than spec_bytes, else
-     * HSDP_ERR_VERSION.
+     * Shapes: specs is an array of n_specs, 1 to 65536, with spec_bytes between its elements
+     * (sizeof of the caller's struct, a multiple of 8). No element's struct_size is larger than
+     * spec_bytes, else HSDP_ERR_VERSION.
      * Blocks: no. Work goes on inside later calls on the job; *ret_ticket (may be NULL) is done
      * when all of the n_specs are.
      * Errors: HSDP_ERR_MISMATCH on all members when they disagree on kind, count, dtype or

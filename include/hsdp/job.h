@@ -94,8 +94,8 @@ struct hsdp_job_spec {
 
     /**
      * Told once when the job fails, whether the host is inside of a call or computes; maybe on a
-     * thread of the plugin, which takes no signals and has a stack of 512 KiB. It may not call
-     * the plugin, except job->status and diag. destroy() waits up to a second for it to return;
+     * thread of the plugin, which takes no signals and has a stack of 512 KiB. Of the plugin it
+     * calls only job->status and diag. destroy() waits up to a second for it to return;
      * if it does not, the plugin stays in memory, so that unloading it remains safe. `reason` is
      * as long as the plugin's own struct_size says, and lives for the call.
      */
@@ -190,16 +190,20 @@ struct hsdp_job_ops {
     void (*destroy)(hsdp_job *job);
 
     /**
-     * Fails the job on all ranks with a reason (NULL = "abort called by the host"). Returns within
-     * two seconds, from any thread, also while another one is inside connect(). A second abort
+     * Fails the job on all ranks with a reason (NULL = "abort called by the host"). A second abort
      * succeeds and changes nothing: the first reason is kept. So does one after close(). Ranks that
      * this one has not met yet cannot hear it: to them it is one that does not come to connect().
      * status() answers HSDP_ERR_ABORTED then, with the reason.
+     *
+     * Blocks: up to two seconds.
+     * Threads: any, also while another one is inside connect().
      */
     int32_t (*abort)(hsdp_job *job, const char *reason, struct hsdp_error *reterr);
 
     /**
-     * Returns HSDP_OK, or the status of the first failure with its reason. Any thread.
+     * Returns HSDP_OK, or the status of the first failure with its reason.
+     *
+     * Threads: any.
      */
     int32_t (*status)(const hsdp_job *job, struct hsdp_error *reterr);
 
@@ -218,10 +222,12 @@ struct hsdp_job_ops {
                        const char **ret_source, struct hsdp_error *reterr);
 
     /**
-     * Changes a setting of a running job: the timeouts. Collective over the job, so that the
-     * ranks stay equal.
+     * Changes a timeout of a running job: nccl_timeout_seconds, init_timeout_seconds,
+     * heartbeat_timeout_seconds or peer_silence_seconds. Those that are derived from it follow.
+     * Collective over the job, so that the ranks stay equal.
      *
-     * Errors: HSDP_ERR_STATE for a key that is fixed once the job exists, or before connect;
+     * Errors: HSDP_ERR_STATE for another key, all of which are fixed once the job exists, or before
+     * connect; HSDP_ERR_INVALID for an unknown key, and as create for the value;
      * HSDP_ERR_MISMATCH when ranks set other values.
      */
     int32_t (*setting_set)(hsdp_job *job, const char *key, const char *value,

@@ -113,8 +113,9 @@ struct hsdp_mesh_ops {
      *
      * Shapes: ret_ranks holds max_ranks numbers; *ret_n_ranks is how many there are, also on
      * HSDP_ERR_BUFFER_TOO_SMALL. Pass NULL and 0 to learn the number.
-     * Errors: HSDP_ERR_INVALID for an unknown name (lists the known ones), a repeated name, a
-     * coordinate outside of its dimension; HSDP_ERR_NOT_MEMBER when `rank` itself is not picked.
+     * Errors: HSDP_ERR_INVALID for a text that is no selector, an unknown name (lists the known
+     * ones), a repeated name, a coordinate outside of its dimension; HSDP_ERR_NOT_MEMBER when
+     * `rank` itself is not picked.
      */
     int32_t (*members)(const hsdp_mesh *mesh, const char *selector, uint32_t rank,
                        uint32_t *ret_ranks, uint64_t max_ranks, uint64_t *ret_n_ranks,

@@ -130,19 +130,26 @@ struct hsdp_model_ops {
      * Tells a state, by its index from 0.
      *
      * Ownership: both texts live as long as the model.
+     * Errors: HSDP_ERR_INVALID past the last one.
      */
     int32_t (*state_info)(const hsdp_model *model, uint32_t state, const char **ret_name,
                           const char **ret_dtype, struct hsdp_error *reterr);
 
     /**
      * Opens the flat views of master and states for writing: loading, initialisation of the own
-     * slice only, averaging. Collective over the job. No unit is unsharded or in an open pass
-     * and no step is open, else HSDP_ERR_STATE.
+     * slice only, averaging. Collective over the job.
+     *
+     * Errors: HSDP_ERR_STATE when a unit is unsharded or in an open pass, or a step or an edit is
+     * open.
      */
     int32_t (*edit_begin)(hsdp_model *model, void *stream, struct hsdp_error *reterr);
 
-    /** Publishes what was written, so that every rank's next unshard sees it. Collective over the
-        job. */
+    /**
+     * Publishes what was written, so that every rank's next unshard sees it. Collective over the
+     * job.
+     *
+     * Errors: HSDP_ERR_STATE outside of an edit.
+     */
     int32_t (*edit_end)(hsdp_model *model, void *stream, struct hsdp_error *reterr);
 
     /**
@@ -156,11 +163,12 @@ struct hsdp_model_ops {
      * else a rank of the parameter's own reduced_over, the same for all of them: only its tensor
      * counts, and the others may pass NULL.
      *
-     * Errors: HSDP_ERR_STATE outside of an edit; HSDP_ERR_INVALID for another shape or dtype, or a
-     * rank that does not share the parameter; HSDP_ERR_UNSUPPORTED for a tensor that is not
-     * contiguous or not on a CPU; HSDP_ERR_MISMATCH, which fails the job, when ranks name different
-     * parameters, states or sources, or one of them makes another call. Where one rank has another
-     * error, an argument or memory, all get it, with that rank's number, and nothing is moved.
+     * Errors: HSDP_ERR_STATE outside of an edit; HSDP_ERR_INVALID for another shape or dtype, a
+     * gradient (unit->grad_add takes those), or a rank that does not share the parameter;
+     * HSDP_ERR_UNSUPPORTED for a tensor that is not contiguous or not on a CPU; HSDP_ERR_MISMATCH,
+     * which fails the job, when ranks name different parameters, states or sources, or one of them
+     * makes another call. Where one rank has another error, an argument or memory, all get it, with
+     * that rank's number, and nothing is moved.
      */
     int32_t (*import_param)(hsdp_model *model, uint32_t param, int32_t flat,
                             const struct hsdp_tensor *full, uint32_t source_rank, void *stream,

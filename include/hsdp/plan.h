@@ -272,8 +272,10 @@ struct hsdp_plan_ops {
                          struct hsdp_error *reterr);
 
     /**
-     * Adds a unit, in the order of the forward pass. `name` is unique, at most 63 bytes. *ret_unit
-     * counts from 0.
+     * Adds a unit, in the order of the forward pass. *ret_unit counts from 0.
+     *
+     * Errors: HSDP_ERR_INVALID names the unit: a name that is there already, or not of 1 to 63
+     * bytes.
      */
     int32_t (*add_unit)(hsdp_plan *plan, const char *name, uint32_t class_index, uint32_t *ret_unit,
                         struct hsdp_error *reterr);
@@ -316,6 +318,7 @@ struct hsdp_plan_ops {
      * "" where there is none, as of shard_size where dp is whole.
      *
      * Ownership: both texts live as long as the plan.
+     * Errors: HSDP_ERR_INVALID for an unknown key, listing the known ones.
      */
     int32_t (*setting)(const hsdp_plan *plan, const char *key, const char **ret_value,
                        const char **ret_source, struct hsdp_error *reterr);
@@ -350,9 +353,9 @@ struct hsdp_plan_ops {
      *
      * Shapes: ret_segments is an array of max_segments with segment_bytes between its elements
      * (sizeof of the caller's struct, a multiple of 8), in order of buffer and offset; padding has
-     * no segment.
-     * *ret_n_segments is how many there are, also on HSDP_ERR_BUFFER_TOO_SMALL. `rank` is any of
-     * the world that holds this unit's parameters; of another one the answer means nothing.
+     * no segment. *ret_n_segments is how many there are, also on HSDP_ERR_BUFFER_TOO_SMALL. `rank`
+     * is any of the world that holds this unit's parameters; of another one the answer means
+     * nothing.
      * Errors: HSDP_ERR_VERSION for a segment_bytes below the size of ABI 1.0, HSDP_ERR_INVALID for
      * one that is no multiple of 8.
      */
@@ -371,7 +374,7 @@ struct hsdp_plan_ops {
      * Writes the plan as JSON.
      *
      * Shapes: as describe() in abi.h; an object with the members mesh, settings, classes (each with
-     * traffic_per_step, of one microbatch), units, padding, slots, memory and notes; others may be
+     * traffic_per_step, for one microbatch), units, padding, slots, memory and notes; others may be
      * added.
      */
     int32_t (*report)(const hsdp_plan *plan, char *ret_text, uint64_t max_bytes,

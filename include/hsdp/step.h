@@ -44,7 +44,8 @@ struct hsdp_step_spec {
     double norm_p;         /* 0 = 2; any number from 1 to 8; infinity = largest element */
     double gradient_scale; /* 0 = 1; for instance 1 / microbatches, or 1 / loss scale */
     double weight; /* this rank's tokens: gradients are divided by the sum over data ranks. Peers in
-                      other dimensions pass equal weights, which count once. For `sum` */
+                      other dimensions pass equal weights, which count once. For gradient_op sum
+                      only */
     void *stream;  /* where the host has written and will read */
     uint32_t error_if_nonfinite; /* 1: result answers HSDP_ERR_NONFINITE on every rank, and the
                                     step is still open, to be discarded */
@@ -81,7 +82,8 @@ struct hsdp_step_ops {
      * Errors: HSDP_ERR_STATE names the unit that is still in an open pass, unsharded, or has
      * gradients that no FULL pass took up; or says that a step is open already.
      * HSDP_ERR_INVALID for numbers that are negative or not finite, a weight where gradients are
-     * divided as a mean, one that has_weight leaves out, or a norm_p that is none of those above.
+     * divided as a mean, or without has_weight, a norm_p that is none of those above, and a flag
+     * that is neither 0 nor 1.
      *
      * Blocks: until this rank's reductions are done; where parameters are tied over pipeline
      * stages, until the ranks of those that hold the same elements have begun; in a step that
@@ -94,11 +96,10 @@ struct hsdp_step_ops {
      * Waits for the step's collective. May be asked again.
      *
      * Errors: HSDP_ERR_MISMATCH when ranks began with other numbers, or one has discarded a step
-     * that another ended, which fails the job;
-     * HSDP_ERR_NONFINITE if the host asked for it; HSDP_ERR_STATE when no step is open;
-     * HSDP_ERR_DRIFT on every rank, also of end and of hsdp.adamw, when replicas differ: it names
-     * the unit, two ranks, and what; of tied copies the parameter and a rank of each. The step is
-     * still open, to be discarded; model->sync in an edit makes replicas equal again.
+     * that another ended; HSDP_ERR_NONFINITE if the host asked for it; HSDP_ERR_STATE when no step
+     * is open; HSDP_ERR_DRIFT on every rank, also of end and of hsdp.adamw, when replicas differ:
+     * it names the unit, two ranks, and what; of tied copies the parameter and a rank of each. The
+     * step is still open, to be discarded; model->sync in an edit makes replicas equal again.
      */
     int32_t (*result)(hsdp_model *model, struct hsdp_step_info *ret_result,
                       struct hsdp_error *reterr);
@@ -114,7 +115,7 @@ struct hsdp_step_ops {
      * Publishes the parameters and closes the step; gradients are dropped. The next unshard of
      * each rank waits for what it needs.
      *
-     * Errors: HSDP_ERR_STATE when no step is open, or one that HSDP_ERR_NONFINITE has refused;
+     * Errors: HSDP_ERR_STATE when no step is open, or HSDP_ERR_NONFINITE has refused this one;
      * HSDP_ERR_DRIFT as result.
      */
     int32_t (*end)(hsdp_model *model, void *stream, uint64_t *ret_ticket,
