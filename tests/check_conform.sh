@@ -170,6 +170,49 @@ ends "an entry that crashes fails what calls it" 1 \
     --chapter negotiation
 says "and the rest is skipped" '# SKIP loading the plugin: ended by SIGSEGV \(signal 11\)'
 
+# ------------------------------------------------------------------------- what describe() claims
+
+# skeleton_build NAME SED...: the plugin of examples/plugin, which makes meshes and nothing else, with
+# another describe().
+skeleton_build() {
+    name=$1
+    shift
+    mkdir "$scratch/$name"
+    cp "$here"/../examples/plugin/*.[ch] "$scratch/$name"
+    sed "$@" "$here/../examples/plugin/describe.c" >"$scratch/$name/describe.c"
+    # shellcheck disable=SC2086 # flags are several words
+    $CC -std=c11 -fPIC -fvisibility=hidden -shared -I"$here/../include" ${HSDP_TEST_SANITIZERS-} \
+        -o "$scratch/$name.so" "$scratch/$name"/*.c || exit 1
+}
+
+skeleton_build modest -e ''
+timeout 120 "$HSDP_CONFORM" --plugin "$scratch/modest.so" --seed 1 >"$output" 2>&1
+tap_report $? "hsdp-conform: of a plugin that claims nothing no check fails" "$output"
+says "but most are skipped" '^passed: [0-9]{2} checks, [0-9]{3} skipped, seed 1$'
+says "for want of a transport" '^ +describe\(\) lists no usable transport$'
+says "or of a strategy" '^ +describe\(\) lists no strategy$'
+
+skeleton_build boaster -e 's/\(strategies.":\[\)\]/\1{\\"name\\":\\"fsdp\\"}]/' \
+    -e 's/\(extensions.":\[\)\]/\1\\"hsdp.adamw\\"]/' \
+    -e 's/"usable.":false,."reason.":."not made yet."/"usable\\":true/'
+boaster="--plugin $scratch/boaster.so --seed 1"
+# shellcheck disable=SC2086 # options are several words
+{
+    ends "a strategy that is listed, but refused" 1 \
+        '^# found: describe\(\) lists the strategy fsdp, but .*: answers HSDP_ERR_UNSUPPORTED' \
+        $boaster --tap --chapter planning
+    says "one that is not listed is skipped" '# SKIP describe\(\) does not list the strategy hfsdp$'
+    says "what is optional is skipped" '# SKIP a dtype other than fp32 is optional: '
+    for chapter in arguments mathematics collectives steps loading deadlines failures views hygiene; do
+        ends "a transport that is listed, but refused: $chapter" 1 \
+            '^# found: describe\(\) lists a usable transport: shm; but .*job->create' \
+            $boaster --tap --chapter "$chapter"
+        says "then none of $chapter is skipped" '^# passed [0-9]+, failed [0-9]+, skipped 0$'
+    done
+    ends "an extension that is listed, but refused" 1 'answers HSDP_ERR_UNSUPPORTED' \
+        $boaster --chapter negotiation --check 'that it lists'
+}
+
 # A kit that is killed takes its ranks with it.
 "$HSDP_CONFORM" --plugin "$scratch/HANG.so" --chapter negotiation --check "$again" >"$output" 2>&1 &
 kit=$!

@@ -26,9 +26,15 @@ void host_enter(const char *call)
 }
 
 /* Ours has built everything. */
-void host_unsupported(const char *sentence)
+void host_needs(enum host_need need, const char *text)
 {
-    host_fail("%s", sentence);
+    (void)need;
+    (void)text;
+}
+
+void host_unsupported(const char *call, const char *sentence)
+{
+    host_fail("%s: %s", call, sentence);
 }
 
 const char *host_plugin_path(void)

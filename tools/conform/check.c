@@ -188,6 +188,9 @@ static int error_is_untouched(const struct hsdp_error *err)
 void conform_check_ok(struct conform *conform, const char *call, int32_t found)
 {
     atomic_store(&rank_own(conform)->is_inside, 0u);
+    if (found == HSDP_ERR_UNSUPPORTED) {
+        conform_unsupported(conform, call, sentence(conform, found));
+    }
     conform_expect(conform, found == HSDP_OK, "%s: answers %s: %s", call,
                    conform_status_name(found), sentence(conform, found));
     conform_expect(

@@ -3,6 +3,7 @@
 #ifndef CONFORM_CONFORM_H
 #define CONFORM_CONFORM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,12 @@ struct conform {
     uint32_t rank;
     uint32_t n_ranks;
     void *slot; /* the runner's own */
+
+    /* Against what a call is held that answers HSDP_ERR_UNSUPPORTED; see conform_needs_plan(). */
+    const struct claims *claims; /* what describe() says */
+    const char *optional;        /* that the plan asks for, and may be refused; NULL = nothing */
+    char strategy[32];           /* that a plan asks for; "" = there is none yet */
+    bool is_joining;             /* a job has been asked for */
 };
 
 #define CONFORM_UNLOADED 1u /* the check loads the plugin by itself */
@@ -63,6 +70,27 @@ _Noreturn void conform_fail(struct conform *conform, const char *format, ...)
 /** Ends this rank: the promise does not apply to this plugin, or cannot be checked here. */
 _Noreturn void conform_skip(struct conform *conform, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/*
+ * What describe() does not claim is skipped, and said in front of the call that would need it. What
+ * it claims has to be there: HSDP_ERR_UNSUPPORTED then fails the check, unless the plan asks for
+ * something that a header lets a plugin refuse: another dtype than fp32, verify, ties.
+ */
+
+/** A job is about to be made. */
+void conform_needs_transport(struct conform *conform);
+/** A plan is, with these settings: "key=value key=value". It is a new one. */
+void conform_needs_plan(struct conform *conform, const char *settings);
+/** Something is about to be added to it: the settings of a class, or "tied_to". */
+void conform_needs_part(struct conform *conform, const char *text);
+/** An extension is about to be asked for. */
+void conform_needs_extension(struct conform *conform, const char *name);
+
+/** Whether describe() lists a strategy; for checks that go on with others. */
+bool conform_has_strategy(const struct conform *conform, const char *name);
+
+/** Ends this rank: a call has answered HSDP_ERR_UNSUPPORTED. */
+_Noreturn void conform_unsupported(struct conform *conform, const char *call, const char *sentence);
 
 /** From here on this rank has to end by a signal, or by SIGKILL from a peer. */
 void conform_expect_signal(struct conform *conform, int signal_number);

@@ -15,6 +15,7 @@
 /* A run: the checks that were chosen, in order, and those of them that are under way. */
 struct kit {
     struct runner_setup setup;
+    struct probe probe;
     struct report report;
     const struct report_form *form;
     struct report_item *items;
@@ -180,10 +181,12 @@ static int plugin_check(struct kit *kit, const struct options *options)
     kit->report.begin_ms = conform_now_ms();
     kit->form = forms[options->format];
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* what ranks leave behind comes to us */
-    answer = probe_plugin(&kit->setup, &kit->report.plugin, reason, sizeof(reason));
+    answer = probe_plugin(&kit->setup, &kit->probe, reason, sizeof(reason));
     if (answer == PROBE_UNABLE) {
         return CONFORM_EXIT_UNABLE;
     }
+    kit->report.plugin = kit->probe.plugin;
+    kit->setup.claims = &kit->probe.claims;
     kit->broken = answer == PROBE_BREAKS ? reason : NULL;
     kit->runners = calloc(options->n_jobs, sizeof(*kit->runners));
     if (kit->runners == NULL) {

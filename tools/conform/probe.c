@@ -8,35 +8,38 @@
 #include "options.h"
 
 /* What the process that has looked leaves. */
-struct probe {
+struct answer {
     uint32_t has_answered;
     int32_t status;
     char message[sizeof(((struct hsdp_error *)0)->message)];
-    struct report_plugin plugin;
+    struct probe probe;
 };
 
 static void probe_run(struct conform *conform)
 {
     struct hsdp_plugin_spec spec = HSDP_PLUGIN_SPEC_INIT;
     struct hsdp_error err = HSDP_ERROR_INIT;
-    struct probe *probe = conform->shared;
+    struct answer *answer = conform->shared;
     hsdp_plugin *plugin = NULL;
     const struct hsdp_api *api;
 
     spec.path = conform->plugin_path;
     conform_enter(conform, "loading the plugin");
-    probe->status = hsdp_plugin_load(&spec, &plugin, &err);
-    if (probe->status != HSDP_OK) {
-        snprintf(probe->message, sizeof(probe->message), "%s", err.message);
-        probe->has_answered = 1;
+    answer->status = hsdp_plugin_load(&spec, &plugin, &err);
+    if (answer->status != HSDP_OK) {
+        snprintf(answer->message, sizeof(answer->message), "%s", err.message);
+        answer->has_answered = 1;
         return;
     }
     api = hsdp_plugin_api(plugin);
-    probe->plugin.abi_major = api->abi_major;
-    probe->plugin.abi_minor = api->abi_minor;
-    snprintf(probe->plugin.name, sizeof(probe->plugin.name), "%s", api->plugin_name);
-    snprintf(probe->plugin.version, sizeof(probe->plugin.version), "%s", api->plugin_version);
-    probe->has_answered = 1;
+    answer->probe.plugin.abi_major = api->abi_major;
+    answer->probe.plugin.abi_minor = api->abi_minor;
+    snprintf(answer->probe.plugin.name, sizeof(answer->probe.plugin.name), "%s", api->plugin_name);
+    snprintf(answer->probe.plugin.version, sizeof(answer->probe.plugin.version), "%s",
+             api->plugin_version);
+    answer->has_answered = 1;
+    conform_enter(conform, "describe");
+    claims_read(api, &answer->probe.claims);
 }
 
 static const struct conform_check probe_check = {
@@ -47,14 +50,14 @@ static const struct conform_check probe_check = {
     .flags = CONFORM_UNLOADED,
 };
 
-enum probe_answer probe_plugin(const struct runner_setup *setup, struct report_plugin *ret_plugin,
+enum probe_answer probe_plugin(const struct runner_setup *setup, struct probe *ret,
                                char *ret_reason, size_t max_bytes)
 {
     struct runner_setup asking = *setup;
     struct runner runner;
-    struct probe found = {0};
+    struct answer found = {0};
 
-    memset(ret_plugin, 0, sizeof(*ret_plugin));
+    memset(ret, 0, sizeof(*ret));
     asking.ret_shared = &found;
     asking.ret_shared_bytes = sizeof(found);
     if (!runner_start(&runner, &asking, &probe_check)) {
@@ -76,6 +79,6 @@ enum probe_answer probe_plugin(const struct runner_setup *setup, struct report_p
         snprintf(ret_reason, max_bytes, "the plugin does not load: %s", found.message);
         return PROBE_BREAKS;
     }
-    *ret_plugin = found.plugin;
+    *ret = found.probe;
     return PROBE_LOADS;
 }

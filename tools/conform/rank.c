@@ -69,6 +69,7 @@ void rank_play(const struct runner *runner, uint32_t rank, pid_t parent)
         .seed = runner->setup->seed,
         .rank = rank,
         .n_ranks = runner->n_ranks,
+        .claims = runner->setup->claims,
         .slot = runner->slot,
     };
 

@@ -28,6 +28,7 @@ struct runner_result {
 /* What all checks of a run have in common. */
 struct runner_setup {
     const char *plugin_path;
+    const struct claims *claims; /* what describe() says */
     uint64_t seed;
     uint32_t n_ranks;
     uint32_t limit_ms; /* 0 = the check's own */

@@ -112,6 +112,7 @@ hsdp_job *arguments_job(struct arguments *arguments)
     struct hsdp_job_spec spec = HSDP_JOB_SPEC_INIT;
     hsdp_job *job = NULL;
 
+    conform_needs_transport(arguments->conform);
     arguments_accept(arguments, arguments->api->job->create(&spec, &job, arguments->err));
     conform_expect(arguments->conform, job != NULL, "job.create: answers HSDP_OK and gives NULL");
     return job;
@@ -123,6 +124,7 @@ hsdp_plan *arguments_plan(struct arguments *arguments, const hsdp_mesh *mesh)
     hsdp_plan *plan = NULL;
     uint32_t index = 77;
 
+    conform_needs_plan(arguments->conform, "");
     arguments_accept(arguments, arguments->api->plan->create(mesh, NULL, &plan, arguments->err));
     dense.name = "dense";
     arguments_accept(arguments,

@@ -104,6 +104,7 @@ void job_specs(struct conform *conform)
     struct arguments a;
     char name[65];
 
+    conform_needs_transport(conform);
     arguments_init(&a, conform);
     memset(name, 'n', sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
@@ -171,6 +172,7 @@ void job_values(struct conform *conform)
     struct hsdp_job_spec spec = HSDP_JOB_SPEC_INIT;
     struct arguments a;
 
+    conform_needs_transport(conform);
     arguments_init(&a, conform);
     for (size_t i = 0; i < sizeof(wrong_values) / sizeof(wrong_values[0]); i++) {
         const char *key = wrong_values[i][0];
@@ -210,6 +212,7 @@ void job_before_connect(struct conform *conform)
     const struct hsdp_job_ops *ops = conform->api->job;
     struct arguments a;
 
+    conform_needs_transport(conform);
     arguments_init(&a, conform);
     a.mesh = arguments_mesh(&a);
     a.job = arguments_job(&a);

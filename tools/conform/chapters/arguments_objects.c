@@ -147,6 +147,7 @@ static void borrowed_job(struct arguments *arguments)
     strncpy(lent.texts[2], "job", sizeof(lent.texts[2]) - 1);
     spec.name = lent.texts[2];
     spec.settings = (struct hsdp_settings){lent.keys, lent.values, 1};
+    conform_needs_transport(a->conform);
     arguments_accept(a, a->api->job->create(&spec, &a->job, a->err));
     lent_spoil(&lent);
     memset(&spec, 'x', sizeof(spec));
@@ -184,6 +185,7 @@ static void borrowed_plan(struct arguments *arguments)
 
     lent_fill(&lent, "slots", "3");
     settings = (struct hsdp_settings){lent.keys, lent.values, 1};
+    conform_needs_plan(a->conform, "param_dtype=bf16"); /* of the class below */
     arguments_accept(a, ops->create(a->mesh, &settings, &a->plan, a->err));
     lent_spoil(&lent);
     lent_fill(&lent, "param_dtype", "bf16");

@@ -195,9 +195,9 @@ void adamw_arguments(struct conform *conform)
     struct arguments a;
 
     arguments_open(&a, conform);
-    if (a.adamw == NULL) {
-        conform_skip(conform, "it has no extension " HSDP_ADAMW_EXTENSION);
-    }
+    conform_needs_extension(conform, HSDP_ADAMW_EXTENSION);
+    conform_expect(conform, a.adamw != NULL,
+                   "describe() lists " HSDP_ADAMW_EXTENSION ", but extension() does not give it");
     adamw_spec_init(&spec);
     arguments_refuse(&a, a.adamw->step(NULL, &spec, a.err), HSDP_ERR_INVALID);
     arguments_refuse_as(&a, "adamw.step outside of a step", a.adamw->step(a.model, &spec, a.err),

@@ -239,6 +239,7 @@ static int32_t create_with(struct conform *conform, const char *value, hsdp_job 
     struct hsdp_job_spec spec = HSDP_JOB_SPEC_INIT;
 
     spec.settings = (struct hsdp_settings){keys, &value, value == NULL ? 0 : 1};
+    conform_needs_transport(conform);
     return conform->api->job->create(&spec, ret_job, &conform->err);
 }
 

@@ -28,6 +28,11 @@ void numbers_note(const char *format, ...)
     va_end(list);
 }
 
+void numbers_skip(const char *why)
+{
+    conform_skip(playing, "%s", why);
+}
+
 /* ------------------------------------------------------------------- what the host asks for */
 
 void host_fail(const char *format, ...)
@@ -41,9 +46,30 @@ void host_fail(const char *format, ...)
     conform_fail(playing, "%s%s%s", note, note[0] == '\0' ? "" : ": ", text);
 }
 
-void host_unsupported(const char *sentence)
+void host_needs(enum host_need need, const char *text)
 {
-    conform_skip(playing, "%s%s%s", note, note[0] == '\0' ? "" : ": ", sentence);
+    switch (need) {
+    case HOST_TRANSPORT:
+        conform_needs_transport(playing);
+        break;
+    case HOST_PLAN:
+        conform_needs_plan(playing, text);
+        break;
+    case HOST_PART:
+        conform_needs_part(playing, text);
+        break;
+    case HOST_EXTENSION:
+        conform_needs_extension(playing, text);
+        break;
+    }
+}
+
+void host_unsupported(const char *call, const char *sentence)
+{
+    char text[TEXT_BYTES + sizeof(note)];
+
+    snprintf(text, sizeof(text), "%s%s%s", sentence, note[0] == '\0' ? "" : "; ", note);
+    conform_unsupported(playing, call, text);
 }
 
 void host_enter(const char *call)
@@ -80,11 +106,25 @@ void numbers_drop(struct host *host)
     host->plan = NULL;
 }
 
+void numbers_need_strategy(void)
+{
+    for (uint32_t row = 0; row < HOST_N_STRATEGIES; row++) {
+        if (conform_has_strategy(playing, host_strategies[row])) {
+            return;
+        }
+    }
+    conform_needs_plan(playing, "");
+}
+
 void numbers_try_joined(struct host *host, const struct numbers_trial *trial)
 {
+    numbers_need_strategy();
     for (uint32_t row = 0; row < HOST_N_STRATEGIES; row++) {
         char settings[256];
 
+        if (!conform_has_strategy(playing, host_strategies[row])) {
+            continue;
+        }
         strategy = host_strategies[row];
         snprintf(settings, sizeof(settings), "sharding_strategy=%s %s", strategy, trial->settings);
         numbers_note("under %s%s%s", strategy, trial->settings[0] == '\0' ? "" : ", ",

@@ -15,6 +15,9 @@ void numbers_begin(struct conform *conform);
 /** What is being tried, for the sentence of a failure: "under hsdp, scope inner". */
 void numbers_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/** Ends the check: a header lets a plugin refuse what it asks for. */
+_Noreturn void numbers_skip(const char *why);
+
 /** Something holds, else the check fails with a sentence, behind the note. */
 #define numbers_expect(condition, ...)                                                             \
     do {                                                                                           \
@@ -43,7 +46,10 @@ struct numbers_trial {
     void (*run)(struct host *host);
 };
 
-/** Joins, runs the trial under every row of the table in plan.h, and closes. */
+/** Ends the check unless describe() lists a strategy of the table in plan.h. */
+void numbers_need_strategy(void);
+
+/** Joins, runs the trial under every row of that table that describe() lists, and closes. */
 void numbers_try(struct conform *conform, const struct numbers_trial *trial);
 
 /* The same on a job that was joined: for several trials in one check. */

@@ -14,6 +14,7 @@ static void plan_open(struct conform *conform, struct host *host, const char *di
 
     numbers_begin(conform);
     host_arrange(host, 0, dims);
+    host_needs(HOST_PLAN, "");
     host_must(host, host->api->plan->create(host->mesh, &none, &host->plan, &host->err));
     spec.name = "dense";
     host_must(host, host->api->plan->add_class(host->plan, &spec, &index, &host->err));

@@ -49,8 +49,10 @@ static void cut_expect(struct host *host, const struct mesh_case *one, char cut,
     dims_expect(host, what, found, cut == 'R' ? one->reduced : cut == 'I' ? one->inner : "");
 }
 
-static void table_expect(const struct mesh_case *cases, uint32_t n_cases)
+static void table_expect(const struct conform *conform, const struct mesh_case *cases,
+                         uint32_t n_cases)
 {
+    numbers_need_strategy();
     for (uint32_t i = 0; i < n_cases * HOST_N_STRATEGIES; i++) {
         const struct mesh_case *one = &cases[i / HOST_N_STRATEGIES];
         const char *strategy = host_strategies[i % HOST_N_STRATEGIES];
@@ -59,6 +61,9 @@ static void table_expect(const struct mesh_case *cases, uint32_t n_cases)
         char settings[128];
         struct host host;
 
+        if (!conform_has_strategy(conform, strategy)) {
+            continue;
+        }
         numbers_note("%s on %s, %s", strategy, one->dims, one->settings);
         snprintf(settings, sizeof(settings), "sharding_strategy=%s %s", strategy, one->settings);
         host_arrange(&host, 3, one->dims);
@@ -94,7 +99,7 @@ void plan_rows(struct conform *conform)
     };
 
     numbers_begin(conform);
-    table_expect(cases, NUMBERS_N(cases));
+    table_expect(conform, cases, NUMBERS_N(cases));
 }
 
 void plan_replicate_dims(struct conform *conform)
@@ -110,7 +115,7 @@ void plan_replicate_dims(struct conform *conform)
     };
 
     numbers_begin(conform);
-    table_expect(cases, NUMBERS_N(cases));
+    table_expect(conform, cases, NUMBERS_N(cases));
 }
 
 /* ------------------------------------------------------------------------------------- divisors */

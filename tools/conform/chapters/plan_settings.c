@@ -2,7 +2,18 @@
 /* Planning: settings of plans and classes, where they come from, and aliases. */
 #include <stdlib.h>
 
+#include <stdio.h>
+
 #include "planning.h"
+
+/* Names of strategies, and their rows. */
+static const char *const aliases[][2] = {
+    {"no_shard", "ddp"}, {"shard_grad_op", "zero2"}, {"full_shard", "fsdp"},
+    {"zero3", "fsdp"},   {"hybrid_shard", "hsdp"},   {"hybrid_shard_zero2", "hsdp_zero2"},
+    {"ddp", "ddp"},      {"zero1", "zero1"},         {"zero2", "zero2"},
+    {"fsdp", "fsdp"},    {"hsdp", "hsdp"},           {"hsdp_zero2", "hsdp_zero2"},
+    {"hfsdp", "hfsdp"},
+};
 
 /* A mesh of four data ranks on two stages. */
 static hsdp_mesh *mesh_make(struct conform *conform)
@@ -32,6 +43,30 @@ static int32_t plan_try(struct conform *conform, const char *const *keys, const 
     return status;
 }
 
+/* The name of a row, if it is an alias; else what was given. */
+static const char *row_of(const char *strategy)
+{
+    for (uint32_t i = 0; i < NUMBERS_N(aliases); i++) {
+        if (strcmp(strategy, aliases[i][0]) == 0) {
+            return aliases[i][1];
+        }
+    }
+    return strategy;
+}
+
+/* What a plan with this setting needs; an alias is there where its row is. */
+static void plan_need(struct conform *conform, const char *key, const char *value)
+{
+    char text[128] = "";
+
+    if (key != NULL) {
+        bool is_row = strcmp(key, "sharding_strategy") == 0;
+
+        snprintf(text, sizeof(text), "%s=%s", key, is_row ? row_of(value) : value);
+    }
+    conform_needs_plan(conform, text);
+}
+
 /* A plan with one setting, or none; finished, with a class and a unit. */
 static hsdp_plan *plan_make(struct conform *conform, const char *key, const char *value)
 {
@@ -42,6 +77,7 @@ static hsdp_plan *plan_make(struct conform *conform, const char *key, const char
     hsdp_plan *plan = NULL;
     uint32_t index;
 
+    plan_need(conform, key, value);
     conform_must(conform, plan_try(conform, &key, &value, key == NULL ? 0 : 1, &plan));
     class_spec.name = "dense";
     conform_must(conform, ops->add_class(plan, &class_spec, &index, &conform->err));
@@ -181,21 +217,19 @@ void plan_class_settings(struct conform *conform)
 
 void plan_aliases(struct conform *conform)
 {
-    static const char *const rows[][2] = {
-        {"no_shard", "ddp"}, {"shard_grad_op", "zero2"}, {"full_shard", "fsdp"},
-        {"zero3", "fsdp"},   {"hybrid_shard", "hsdp"},   {"hybrid_shard_zero2", "hsdp_zero2"},
-        {"ddp", "ddp"},      {"zero1", "zero1"},         {"zero2", "zero2"},
-        {"fsdp", "fsdp"},    {"hsdp", "hsdp"},           {"hsdp_zero2", "hsdp_zero2"},
-        {"hfsdp", "hfsdp"},
-    };
-
-    for (uint32_t i = 0; i < NUMBERS_N(rows); i++) {
+    numbers_begin(conform);
+    numbers_need_strategy();
+    for (uint32_t i = 0; i < NUMBERS_N(aliases); i++) {
         struct hsdp_class_info info = HSDP_CLASS_INFO_INIT;
-        hsdp_plan *plan = plan_make(conform, "sharding_strategy", rows[i][0]);
+        hsdp_plan *plan;
 
+        if (!conform_has_strategy(conform, aliases[i][1])) {
+            continue;
+        }
+        plan = plan_make(conform, "sharding_strategy", aliases[i][0]);
         conform_must(conform, conform->api->plan->class_info(plan, 0, &info, &conform->err));
-        conform_expect(conform, strcmp(info.strategy, rows[i][1]) == 0, "%s is \"%s\", not %s",
-                       rows[i][0], info.strategy, rows[i][1]);
+        conform_expect(conform, strcmp(info.strategy, aliases[i][1]) == 0, "%s is \"%s\", not %s",
+                       aliases[i][0], info.strategy, aliases[i][1]);
         conform->api->plan->destroy(plan);
     }
 }

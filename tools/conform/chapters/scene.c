@@ -57,6 +57,7 @@ void scene_create(struct scene *scene, struct conform *conform, const struct sce
     job.local_rank = spec->rank;
     job.on_abort = spec->on_abort;
     job.user = spec->user;
+    conform_needs_transport(conform);
     conform_must(conform, scene->api->job->create(&job, &scene->job, &conform->err));
 }
 
@@ -144,6 +145,7 @@ void scene_plan(struct scene *scene, const char *settings)
     if (scene->mesh == NULL) {
         scene_arrange(scene, "dp=-1");
     }
+    conform_needs_plan(conform, settings == NULL ? "" : settings);
     conform_must(conform, plan->create(scene->mesh, &own.settings, &scene->plan, &conform->err));
     conform_must(conform, plan->add_class(scene->plan, &dense, &index, &conform->err));
     conform_must(conform, plan->add_unit(scene->plan, "front", 0, &index, &conform->err));

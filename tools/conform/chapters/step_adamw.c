@@ -19,6 +19,7 @@ static const struct hsdp_adamw_ops *adamw_of(struct host *host)
 {
     const void *table = NULL;
 
+    host_needs(HOST_EXTENSION, HSDP_ADAMW_EXTENSION);
     host_must(host, host->api->extension(HSDP_ADAMW_EXTENSION, &table, &host->err));
     return table;
 }

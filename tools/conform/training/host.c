@@ -26,7 +26,7 @@ void host_succeeded(const struct host *host, const char *call, int32_t found)
 {
     host_enter("");
     if (found == HSDP_ERR_UNSUPPORTED) {
-        host_unsupported(host->err.message);
+        host_unsupported(call, host->err.message);
     }
     if (found != HSDP_OK) {
         host_fail("rank %u: %s returned %d: %s", host->rank, call, (int)found, host->err.message);
@@ -90,6 +90,7 @@ static void job_connect(struct host *host, const char *settings, const char *nam
     spec.rank = host->rank;
     spec.world_ranks = name == NULL ? 0 : host->n_ranks;
     spec.local_rank = host->rank;
+    host_needs(HOST_TRANSPORT, "");
     host_must(host, host->api->job->create(&spec, &host->job, &host->err));
     host_must(host, host->api->job->connect(host->job, &host->err));
     host_must(host, host->api->job->info(host->job, &info, &host->err));
@@ -124,6 +125,7 @@ void host_plan(struct host *host, const char *settings, const char *units)
     struct host_settings own;
 
     host_settings_read(&own, settings, false);
+    host_needs(HOST_PLAN, settings);
     host_must(host, host->api->plan->create(host->mesh, &own.settings, &host->plan, &host->err));
     host_units_add(host, units);
     host_must(host, host->api->plan->finish(host->plan, &host->err));
@@ -495,6 +497,7 @@ int32_t host_adamw(struct host *host, double rate, double decay)
     const void *table;
     const struct hsdp_adamw_ops *adamw;
 
+    host_needs(HOST_EXTENSION, HSDP_ADAMW_EXTENSION);
     host_must(host, host->api->extension(HSDP_ADAMW_EXTENSION, &table, &host->err));
     adamw = table;
     spec.learning_rate = rates;

@@ -80,8 +80,16 @@ void host_settings_set(int strategy, const char *more);
 
 /** Ends the check, which has failed. */
 _Noreturn void host_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/** Ends the check: the plugin says that it has not built something. */
-_Noreturn void host_unsupported(const char *sentence);
+/* What the next calls need of a plugin, so that who knows what it claims can end the check. */
+enum host_need {
+    HOST_TRANSPORT,
+    HOST_PLAN,      /* with these settings */
+    HOST_PART,      /* of a plan: with these settings, or "tied_to" */
+    HOST_EXTENSION, /* of this name */
+};
+void host_needs(enum host_need need, const char *text);
+/** Ends the check: a call has answered HSDP_ERR_UNSUPPORTED. */
+_Noreturn void host_unsupported(const char *call, const char *sentence);
 /** A call of the plugin begins, or with "" has returned: for who asks where a rank hangs. */
 void host_enter(const char *call);
 /** The file of the plugin that host_join loads. */

@@ -118,6 +118,7 @@ static void class_add(struct host *host, char *text)
     }
     host_settings_read(&settings, text, false);
     spec.settings = settings.settings;
+    host_needs(HOST_PART, text);
     host_must(host, host->api->plan->add_class(host->plan, &spec, &index, &host->err));
     host_expect(index == host->n_classes);
     host->n_classes++;
@@ -194,6 +195,9 @@ static void param_add(struct host *host, uint32_t unit, const char *text)
     spec.block_elems = param->block_elems;
     spec.hyper_group = param->hyper_group;
     spec.flags = param->is_frozen ? HSDP_PARAM_FROZEN : 0;
+    if (spec.tied_to != NULL || spec.tied_over != NULL) {
+        host_needs(HOST_PART, "tied_to");
+    }
     host_must(host, host->api->plan->add_param(host->plan, &spec, &index, &host->err));
     host_expect(index == host->n_params);
     host->n_params++;
