@@ -42,6 +42,7 @@ timeout 200 "$HSDP_CONFORM" --plugin "$HSDP_TEST_PLUGIN" --seed 11 --jobs 8 >"$o
 tap_report $? "hsdp-conform: our plugin passes every chapter" "$output"
 says "the seed is printed at the beginning" '^libhsdp .*; 4 ranks, seed 11$'
 says "and at the end" '^passed: [0-9]+ checks, seed 11$'
+says "the time of all is by the clock" '^  all +\(its time is by the clock\) .* [0-9.]+ s$'
 says "each chapter has a line" '^  arguments .* - +- +[0-9.]+ s$'
 
 negotiation="--plugin $HSDP_TEST_PLUGIN --chapter negotiation"
@@ -261,7 +262,10 @@ ends "no jobs" 2 "--jobs is '0'; allowed" -j 0
 ends "no time" 2 "--limit is '0'; allowed is a number from 1 to 3600" --limit 0
 ends "an unknown chapter" 2 "--chapter is 'foo'; allowed is one of negotiation, arguments" -c foo
 ends "an empty name" 2 "--check is empty" --check ''
-ends "a name that no check has" 2 'no check has such a name' --plugin x.so --check nowhere
+ends "a name that no check has" 2 "no check has 'nowhere' in its name" --plugin x.so --check nowhere
+ends "names that no check of a chapter has" 2 \
+    "no check of these chapters has 'nowhere' or 'nobody' in its name" \
+    --plugin x.so --chapter views --check nowhere --check nobody
 ends "two forms at once" 2 'exclude each other' --tap --json
 ends "--help" 0 '^Usage: hsdp-conform --plugin=FILE' --help
 ends "--version" 0 '^hsdp-conform \(libhsdp\) [0-9]' --version

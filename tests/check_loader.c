@@ -33,7 +33,7 @@ START_TEST(load_missing_file_is_refused)
 {
     expect_refused(path_in(loader_here, "none.so"), HSDP_ERR_UNAVAILABLE,
                    "No such file or directory");
-    ck_assert_ptr_nonnull(strstr(loader_err.message, "named by the host"));
+    ck_assert_ptr_nonnull(strstr(loader_err.message, "given by the caller"));
 }
 END_TEST
 

@@ -506,7 +506,7 @@ static int32_t plugin_search(const char *strategy, struct search *search)
 }
 
 /* A file that was named is the only candidate. */
-static int32_t plugin_open(const char *name, const char *named_by, struct search *search)
+static int32_t plugin_open(const char *name, const char *by_whom, struct search *search)
 {
     int32_t status = file_load(name, &search->found, &search->why);
 
@@ -514,7 +514,7 @@ static int32_t plugin_open(const char *name, const char *named_by, struct search
         status = refuse(&search->why, HSDP_ERR_UNAVAILABLE, "%s: %s", name, strerror(errno));
     }
     if (status != HSDP_OK) {
-        sentence_add(&search->why, " (named by %s)", named_by);
+        sentence_add(&search->why, " (%s)", by_whom);
     }
     return status;
 }
@@ -564,9 +564,9 @@ int32_t hsdp_plugin_load(const struct hsdp_plugin_spec *spec, hsdp_plugin **ret_
         return error_give(reterr, status, &search.why);
     }
     if (own.path != NULL && own.path[0] != '\0') {
-        status = plugin_open(own.path, "the host", &search);
+        status = plugin_open(own.path, "given by the caller", &search);
     } else if (variable != NULL && variable[0] != '\0') {
-        status = plugin_open(variable, "HSDP_PLUGIN", &search);
+        status = plugin_open(variable, "named by HSDP_PLUGIN", &search);
     } else {
         status = plugin_search(own.strategy, &search);
     }

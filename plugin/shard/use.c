@@ -20,7 +20,7 @@ static int32_t param_slot_check(const struct hsdp_model *model, uint32_t unit,
     }
     error_set(reterr, HSDP_ERR_STATE,
               "unit.unshard: parameter slot %" PRIu32 " of unit \"%s\" is occupied by unit \"%s\"; "
-              "its release was expected first (the plan has %" PRIu32 " slots)",
+              "its release was expected first (the plan has slots=%" PRIu32 ")",
               slot, units[unit].name, units[model->param_slots[slot]].name, model->plan->n_slots);
     error_where(reterr, "unit.unshard", NULL, units[unit].name);
     return HSDP_ERR_STATE;
@@ -39,7 +39,7 @@ static int32_t grad_slot_check(const struct hsdp_model *model, uint32_t unit,
         }
         error_set(reterr, HSDP_ERR_STATE,
                   "unit.unshard: gradient slot %" PRIu32 " of unit \"%s\" is occupied by unit "
-                  "\"%s\"; its reduce was expected first (the plan has %" PRIu32 " slots)",
+                  "\"%s\"; its reduce was expected first (the plan has slots=%" PRIu32 ")",
                   units[unit].grad_slot, units[unit].name, units[other].name, model->plan->n_slots);
         error_where(reterr, "unit.unshard", NULL, units[unit].name);
         return HSDP_ERR_STATE;
@@ -63,7 +63,7 @@ static int32_t ahead_check(const struct hsdp_model *model, uint32_t unit, struct
     error_set(reterr, HSDP_ERR_STATE,
               "unit.unshard: unit \"%s\" is %" PRIu64
               " units ahead of \"%s\", which was not handed over; its reduce or skip was expected "
-              "first (the plan has %" PRIu32 " slots)",
+              "first (the plan has slots=%" PRIu32 ")",
               name, u->position - pass->turn - 1, model->plan->units[pass->units[pass->turn]].name,
               model->plan->n_slots);
     error_where(reterr, "unit.unshard", NULL, name);

@@ -104,7 +104,7 @@ static int32_t acquire_check(const struct call *call, const hsdp_model *model, u
     if (u->is_trainable && u->position >= u->pass->turn + model->n_slots) {
         return unit_refuse(call, model, unit, HSDP_ERR_STATE,
                            "is %" PRIu64 " units ahead of \"%s\", which was not handed over; "
-                           "the plan has %" PRIu64 " slots",
+                           "the plan has slots=%" PRIu64,
                            u->position - u->pass->turn,
                            model->units[u->pass->units[u->pass->turn]].name, model->n_slots);
     }

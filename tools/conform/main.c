@@ -55,6 +55,20 @@ static size_t n_checks_in_all(void)
     return n;
 }
 
+/* Names what was asked for: --check nowhere --chapter arguments. */
+static void missing_complain(const struct options *options)
+{
+    char text[512] = "";
+    size_t n_bytes = 0;
+
+    for (uint32_t i = 0; i < options->n_checks && n_bytes < sizeof(text); i++) {
+        n_bytes += (size_t)snprintf(text + n_bytes, sizeof(text) - n_bytes, "%s'%s'",
+                                    i == 0 ? "" : " or ", options->checks[i]);
+    }
+    options_complain("no check%s has %s in its name; 'hsdp-conform --list' prints all",
+                     options->n_chapters == 0 ? "" : " of these chapters", text);
+}
+
 static int items_choose(struct kit *kit, const struct options *options)
 {
     kit->items = calloc(n_checks_in_all(), sizeof(*kit->items));
@@ -73,7 +87,7 @@ static int items_choose(struct kit *kit, const struct options *options)
         }
     }
     if (kit->n_items == 0) {
-        options_complain("no check has such a name; 'hsdp-conform --list' prints all");
+        missing_complain(options);
         return CONFORM_EXIT_UNABLE;
     }
     return CONFORM_EXIT_PASSED;

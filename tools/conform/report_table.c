@@ -86,7 +86,8 @@ static void table_begin(const struct report *report)
     }
     printf("%" PRIu32 " rank%s, seed %" PRIu64 "\n\n", report->options->n_ranks,
            report->options->n_ranks == 1 ? "" : "s", report->options->seed);
-    printf("  %-14s %-44s %7s %7s %7s %8s\n", "chapter", "", "passed", "failed", "skipped", "time");
+    printf("  %-14s %-44s %7s %7s %7s  %s\n", "chapter", "", "passed", "failed", "skipped",
+           "checks' time");
     fflush(stdout);
 }
 
@@ -117,7 +118,7 @@ static void row_print(const char *name, const char *title, const struct report_c
     number_print(GREEN, counts->n[RUNNER_PASSED]);
     number_print(RED, counts->n[RUNNER_FAILED]);
     number_print(YELLOW, counts->n[RUNNER_SKIPPED]);
-    printf(" %6.1f s\n", (double)ms / 1000.0);
+    printf("  %10.1f s\n", (double)ms / 1000.0);
 }
 
 static void table_done(const struct report *report, const struct report_item *item)
@@ -214,7 +215,7 @@ static void table_end(const struct report *report)
     struct report_counts counts = report_count(report, NULL);
     uint64_t ms = conform_now_ms() - report->begin_ms;
 
-    row_print("all", "", &counts, ms);
+    row_print("all", "(its time is by the clock)", &counts, ms);
     skips_print(report);
     for (size_t i = 0; i < report->n_items; i++) {
         const struct report_item *item = &report->items[i];
