@@ -67,6 +67,8 @@ says "why it is that one" '^  named on the command line$'
 says "strategies, by what they shard" '^  zero2  +nothing +all +all +shard_grad_op$'
 says "a transport that works" '^  shm +usable +max_ranks 64'
 says "one that does not, and why" '^  nccl +not usable +not built into this plugin, n_devices [0-9]+$'
+says "what backend auto becomes, and why nothing else" \
+    '^  backend auto becomes shm here; not mpi \(not built into this plugin\), nccl \(not$'
 says "paths of the CPU" '^  plain +usable$'
 says "extensions" '^  hsdp\.adamw$'
 says "settings by their home" '^Settings of: plan, class '
@@ -83,6 +85,8 @@ tap_report $? "hsdp-info: COLUMNS makes them wider" "$output"
 ends "JSON of our plugin" 0 '^  "plugins": \[$' --json "$HSDP_TEST_PLUGIN"
 holds "it has versions" 'all["abi_major"] == 1 and one["abi_minor"] == 0 and one["plugin_name"] == "libhsdp"'
 holds "it has what describe() says" 'len(one["description"]["settings"]) > 20 and one["faults"] == []'
+holds "it has what backend auto becomes" \
+    'one["backend_auto"].startswith("backend auto becomes shm here; not mpi (not built")'
 holds "each library is there" \
     '[l["name"] for l in one["libraries"]] == ["libmpi.so.40", "libnccl.so.2", "libcuda.so.1"]'
 
@@ -148,6 +152,13 @@ says "a member that nobody knows" '^  weather$'
 given HSDP_DEPTH=12 ends "its settings, too" 0 '^   -> 12, by HSDP_DEPTH, WHICH IS NOT ALLOWED$' "$made"
 ends "JSON has what is not known" 0 . --json "$made"
 holds "as it is" 'one["description"]["weather"] == [1, 2]'
+plugin TWO_WAYS
+ends "where two transports are usable the plugin says which it takes" 0 \
+    '^  backend auto becomes pigeon or owl here \(owls at night\); not swan \(it sings\)$' "$made"
+plugin LACKS
+ends "without a transport nothing is said of one" 1 . "$made"
+! grep -q 'backend auto' "$output"
+tap_report $? "hsdp-info: there is no such line" "$output"
 
 ends "the reference plugin" 0 '^reference .*, ABI 1\.0$' "$HSDP_TEST_BUILDDIR/reference/.libs/reference.so"
 says "with its transport" '^  socket +usable$'
@@ -253,7 +264,13 @@ says "the rest is told" '^  flight_records '
 
 ends "help" 0 '^Exit status: 0 when all plugins were described' --help
 ends "version" 0 '^hsdp-info \(libhsdp\) [0-9].*, ABI 1\.0$' --version
-ends "an unknown option" 2 'hsdp-info --help tells more' --inform
+ends "an unknown option" 2 '^hsdp-info: there is no option --inform; hsdp-info --help tells more$' \
+    --inform
+[ "$(wc -l <"$output")" -eq 1 ]
+tap_report $? "hsdp-info: that is one line" "$output"
+ends "an unknown letter" 2 '^hsdp-info: there is no option -z; ' -zh
+ends "an option without its value" 2 '^hsdp-info: a value is missing behind --timeout; ' --timeout
+ends "a value where none belongs" 2 '^hsdp-info: no value belongs to --json=x; ' --json=x
 ends "a time that is none" 2 '--timeout wants whole seconds from 1 to 3600, not 0' --timeout=0
 ends "a time that is no number" 2 'not 1x' --timeout=1x
 if [ -w /dev/full ]; then

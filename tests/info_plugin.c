@@ -32,6 +32,7 @@
 #define WRONG_ROW      20
 #define SCREAMS        21 /* prints for ever */
 #define GROWS          22 /* asks for more each time */
+#define TWO_WAYS       23 /* of its transports two are usable */
 
 #define SETTING                                                                                    \
     "{\"key\":\"depth\",\"homes\":[\"job\"],\"type\":\"integer\",\"min\":1,\"max\":9,"             \
@@ -52,6 +53,12 @@ static const char *const descriptions[32] = {
     [LACKS] = "{\"plugin_name\":\"other\",\"plugin_version\":\"7\",\"abi_major\":1,"
               "\"abi_minor\":0,\"strategies\":[],\"transports\":[],\"extensions\":[]}",
     [WRONG_TYPE] = BODY("other", "7", "}"),
+    [TWO_WAYS] = "{\"plugin_name\":\"other\",\"plugin_version\":\"7\",\"abi_major\":1,"
+                 "\"abi_minor\":0,\"strategies\":[],\"extensions\":[],\"transports\":["
+                 "{\"name\":\"pigeon\",\"usable\":true},{\"name\":\"owl\",\"usable\":true},"
+                 "{\"name\":\"swan\",\"usable\":false,\"reason\":\"it sings\"}],\"settings\":["
+                 "{\"key\":\"backend\",\"homes\":[\"job\"],\"type\":\"choice\",\"default\":"
+                 "\"auto\",\"choices\":[\"auto\"],\"meaning\":\"owls at night\"}]}",
     [OTHER_NAME] = BODY("another", "[]", "}"),
     [ESCAPES] = BODY("other", "[{\"name\":\"\\u001b[31mred\\u009b7m\"}]", "}"),
     [WRONG_ROW] = BODY("other", "[{\"name\":\"one\"},{\"aliases\":[]}]", "}"),

@@ -65,13 +65,32 @@ static int timeout_parse(const char *text, struct options *ret)
     return INFO_OK;
 }
 
+/* What getopt_long has refused; answer is what it said. */
+static int option_refuse(int answer, char **argv)
+{
+    const char *word = argv[optind - 1];
+    char letter[3] = {'-', (char)optopt, '\0'};
+
+    if (answer == ':') {
+        return usage_complain("a value is missing behind ", word);
+    }
+    if (optopt == 0) {
+        return usage_complain("there is no option ", word);
+    }
+    if (optopt < OPTION_JSON && strchr("hV", optopt) == NULL) {
+        return usage_complain("there is no option ", letter);
+    }
+    return usage_complain("no value belongs to ", word);
+}
+
 static int options_parse(int argc, char **argv, struct options *ret)
 {
     int status = INFO_OK;
     int option;
 
+    opterr = 0; /* complaints are ours */
     while (status == INFO_OK &&
-           (option = getopt_long(argc, argv, "hV", long_options, NULL)) != -1) {
+           (option = getopt_long(argc, argv, ":hV", long_options, NULL)) != -1) {
         switch (option) {
         case OPTION_JSON:
             ret->is_json = true;
@@ -89,7 +108,7 @@ static int options_parse(int argc, char **argv, struct options *ret)
             ret->is_done = true;
             return INFO_OK;
         default:
-            return usage_complain("bad option", ""); /* getopt has said which */
+            return option_refuse(option, argv);
         }
     }
     return status;

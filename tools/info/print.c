@@ -182,6 +182,7 @@ static void transports_print(const struct page *page, const json_t *report,
             }
         }
     }
+    page_paragraph(page, INDENT, INDENT, member_text(report, "backend_auto"));
     json_decref(rows);
 }
 

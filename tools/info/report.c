@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "backend.h"
 #include "child.h"
 #include "environment.h"
 #include "hsdp/abi.h"
@@ -289,6 +290,7 @@ json_t *report_make(const char *plugin, int64_t timeout_ms)
     faults_take(report, who, &child);
     description = description_take(report, who, &child);
     if (description != NULL) {
+        json_object_set_new(report, "backend_auto", backend_conclude(description));
         libraries_ask(report, description, timeout_ms);
         environment_take(report, description, &child);
     }
