@@ -32,8 +32,7 @@ static const char *cycles_growth(int n_cycles, void (*cycle)(const void *argumen
     return process_size_growth(before, process_size());
 }
 
-/* ------------------------------------------------------------------------------- what is noticed
- */
+/* ------------------------------------------------------------------------------ what is noticed */
 
 static void descriptor_leak(const void *argument)
 {

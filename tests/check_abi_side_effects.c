@@ -140,8 +140,7 @@ START_TEST(output_of_each_kind_is_noticed)
 }
 END_TEST
 
-/* -------------------------------------------------------------------------------- what is called
- */
+/* ------------------------------------------------------------------------------- what is called */
 
 static double one(struct host_at at)
 {

@@ -326,8 +326,7 @@ START_TEST(job_connect_of_a_leader_without_a_thread_fails_on_all)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------ several jobs, children
- */
+/* ----------------------------------------------------------------------- several jobs, children */
 
 static struct hsdp_job *named_open(const char *name)
 {

@@ -122,8 +122,7 @@ START_TEST(leader_of_a_root_that_says_anything_fails_in_time)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------ one lie at a time
- */
+/* ---------------------------------------------------------------------------- one lie at a time */
 
 /* Who joins, and says nothing more, is not waited for: neither in an exchange nor at close. */
 static void idling_rank(uint32_t rank, void *shared)

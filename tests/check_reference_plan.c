@@ -27,8 +27,7 @@ static void apis_load(void)
     pair_load(apis);
 }
 
-/* ------------------------------------------------------------------------------ making two plans
- */
+/* ----------------------------------------------------------------------------- making two plans */
 
 static void mesh_make(struct host *host)
 {
@@ -72,8 +71,7 @@ static void side_close(struct host *host)
     host->api->mesh->destroy(host->mesh);
 }
 
-/* ------------------------------------------------------------------------------ what is the same
- */
+/* ----------------------------------------------------------------------------- what is the same */
 
 static void settings_compare(struct host sides[2])
 {

@@ -41,8 +41,7 @@ static double random_gradient(struct host_at at)
     return unit_value(mixed(seed, at.microbatch * 64u + at.rank + 100, at.param, at.elem));
 }
 
-/* ----------------------------------------------------------------------------- a table of meshes
- */
+/* ---------------------------------------------------------------------------- a table of meshes */
 
 struct run {
     char dims[64];

@@ -198,8 +198,7 @@ START_TEST(weight_beside_a_frozen_mean_counts)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------ gradients that come late
- */
+/* --------------------------------------------------------------------- gradients that come late */
 
 /* Beyond what fp16 can hold: late gradients are summed in fp32, whatever the views are. */
 static void wide_rank(uint32_t rank, void *shared)

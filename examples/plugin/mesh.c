@@ -17,8 +17,7 @@ static int32_t missing(struct hsdp_error *reterr, const char *operation, const c
                          argument);
 }
 
-/* ---------------------------------------------------------------------------------------- create
- */
+/* --------------------------------------------------------------------------------------- create */
 
 static int name_is_legal(const char *name)
 {
@@ -222,8 +221,7 @@ static int32_t mesh_create(const struct hsdp_mesh_spec *spec, hsdp_mesh **ret_me
     return HSDP_OK;
 }
 
-/* ------------------------------------------------------------------------------------- questions
- */
+/* ------------------------------------------------------------------------------------ questions */
 
 static int32_t rank_check(const hsdp_mesh *mesh, uint32_t rank, const char *operation,
                           struct hsdp_error *reterr)

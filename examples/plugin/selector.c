@@ -170,8 +170,7 @@ int32_t selector_read(const struct hsdp_mesh *mesh, const char *operation, const
     return status;
 }
 
-/* ----------------------------------------------------------------------------------------- ranks
- */
+/* ---------------------------------------------------------------------------------------- ranks */
 
 static uint32_t coord_of(const struct hsdp_mesh *mesh, uint32_t rank, uint32_t dim)
 {

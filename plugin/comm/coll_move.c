@@ -195,8 +195,7 @@ static void reduce_read(struct hsdp_group *group, const struct op *op, int slot)
     }
 }
 
-/* ------------------------------------------------------------------- gather, scatter, the others
- */
+/* ------------------------------------------------------------------ gather, scatter, the others */
 
 static void gather_post(struct hsdp_group *group, const struct op *op, uint8_t *piece)
 {

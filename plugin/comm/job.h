@@ -49,8 +49,7 @@ int32_t job_counter(const struct hsdp_job *job, const char *name, uint64_t *ret_
 int32_t job_counter_name(const struct hsdp_job *job, uint64_t index, const char **ret_name,
                          struct hsdp_error *reterr);
 
-/* ------------------------------------------------------------------------ entering, for the border
- */
+/* --------------------------------------------------------------------- entering, for the border */
 
 /**
  * Claims the job for this thread's call: HSDP_ERR_FORKED in a child, HSDP_ERR_BUSY while another
@@ -68,8 +67,7 @@ int32_t job_enter_failed(struct hsdp_job *job, struct hsdp_error *reterr);
 void job_ref(struct hsdp_job *job);
 void job_unref(struct hsdp_job *job);
 
-/* ------------------------------------------------------------------------------ asking, for shard/
- */
+/* --------------------------------------------------------------------------- asking, for shard/ */
 
 uint32_t job_rank(const struct hsdp_job *job);
 uint32_t job_world_ranks(const struct hsdp_job *job);
@@ -90,8 +88,7 @@ const struct kernels *job_kernels(const struct hsdp_job *job);
 void job_log(struct hsdp_job *job, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ------------------------------------------------------------------------- waiting and signalling
- */
+/* ----------------------------------------------------------------------- waiting and signalling */
 
 /*
  * Everything that ranks wait for is a 64-bit counter in shared memory that one rank raises and
@@ -147,8 +144,7 @@ void job_signal(struct hsdp_job *job, _Atomic uint64_t *counter, uint64_t value,
  */
 int32_t job_fail(struct hsdp_job *job, const struct hsdp_error *err);
 
-/* --------------------------------------------------------------------------- the flight recorder
- */
+/* -------------------------------------------------------------------------- the flight recorder */
 
 /*
  * For the thread inside. Of `what` the names, sequence, ticket and n_bytes are recorded. Numbers
@@ -164,8 +160,7 @@ void job_record_end(struct hsdp_job *job, uint64_t record, int32_t status);
 /** One that was over at once. */
 void job_record_done(struct hsdp_job *job, const struct wait *what);
 
-/* -------------------------------------------------------------------------------------- open work
- */
+/* ------------------------------------------------------------------------------------ open work */
 
 /**
  * Work that goes on inside of later calls: a reduction, a collective of the host. Embedded in its
@@ -241,8 +236,7 @@ int32_t job_share_memory(struct hsdp_job *job, uint64_t n_bytes, struct shared_m
                          struct hsdp_error *reterr);
 void shared_memory_fini(struct shared_memory *memory); /* closes; mappings stay */
 
-/* --------------------------------------------------------------------------- counters and reports
- */
+/* ------------------------------------------------------------------------- counters and reports */
 
 /** A counter for diag->counter; the same name again gives the same one. NULL without memory. */
 _Atomic uint64_t *job_counter_register(struct hsdp_job *job, const char *name);

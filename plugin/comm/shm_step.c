@@ -9,8 +9,7 @@
 #include "device/fpmode.h"
 #include "device/kernels.h"
 
-/* ------------------------------------------------------- waiting for peers, as work with a ticket
- */
+/* ----------------------------------------------------- waiting for peers, as work with a ticket */
 
 /*
  * A peer is in the epoch of this rank or, once this rank has come to the next step, in the one

@@ -101,8 +101,7 @@ void element_name(struct element element, char *ret_text, uint64_t max_bytes)
     snprintf(ret_text, max_bytes, "%s%u", name, element.bits);
 }
 
-/* ----------------------------------------------------------------------- sums of fp32 and halves
- */
+/* ---------------------------------------------------------------------- sums of fp32 and halves */
 
 static void sum_fp32(const struct values_spec *spec, enum dtype dtype)
 {

@@ -169,8 +169,7 @@ static void *connection_run(void *argument)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------ opening, closing
- */
+/* ----------------------------------------------------------------------------- opening, closing */
 
 static int32_t nobody_listens(const struct call *call, const hsdp_job *job, uint64_t waited_ms)
 {

@@ -228,8 +228,7 @@ static int32_t table_report(const hsdp_job *job, const char *what, char *ret_tex
     return text_close(&call, &text, ret_text, max_bytes, ret_bytes);
 }
 
-/* -------------------------------------------------------------------------------------- counters
- */
+/* ------------------------------------------------------------------------------------- counters */
 
 static const char *const count_names[N_COUNTS] = {
     [COUNT_STEPS] = "steps", [COUNT_UNSHARDS] = "unshards", [COUNT_REDUCTIONS] = "reductions",

@@ -195,8 +195,7 @@ int32_t pass_begin(hsdp_model *model, const uint32_t *units, uint64_t n_units, i
     return job_leave(model->job, status);
 }
 
-/* ------------------------------------------------------------------------------------- hand over
- */
+/* ------------------------------------------------------------------------------------ hand over */
 
 /* Gathers what this rank contributes: the gradient views, and what grad_add has brought. */
 static void unit_collect(const hsdp_model *model, uint32_t unit)

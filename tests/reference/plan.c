@@ -105,8 +105,7 @@ static int32_t defaults_derive(const struct call *call, struct hsdp_plan *plan)
     return status;
 }
 
-/* ---------------------------------------------------------------------------- create and destroy
- */
+/* --------------------------------------------------------------------------- create and destroy */
 
 static void entry_destroy(hsdp_plan *plan)
 {

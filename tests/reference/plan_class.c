@@ -121,8 +121,7 @@ static int32_t dims_read(const struct call *call, const struct hsdp_mesh *mesh,
     return status;
 }
 
-/* --------------------------------------------------------------------------------------- a class
- */
+/* -------------------------------------------------------------------------------------- a class */
 
 int32_t plan_class_read(const struct call *call, const struct hsdp_plan *plan,
                         const struct hsdp_class_spec *spec, struct plan_class *ret)

@@ -164,8 +164,7 @@ static int32_t buffer_lay_out(const struct call *call, struct hsdp_plan *plan, u
     return HSDP_OK;
 }
 
-/* ------------------------------------------------------------------------------------- all units
- */
+/* ------------------------------------------------------------------------------------ all units */
 
 /* Second names lie where their storages do. Gradients of aliases lie in their own unit. */
 static void names_place(struct hsdp_plan *plan)

@@ -70,8 +70,7 @@ static int32_t shape_read(const struct call *call, const struct hsdp_param_spec 
     return HSDP_OK;
 }
 
-/* ----------------------------------------------------------------------------------- tied to one
- */
+/* ---------------------------------------------------------------------------------- tied to one */
 
 static bool shapes_agree(const struct plan_param *a, const struct plan_param *b)
 {
@@ -117,8 +116,7 @@ static int32_t tied_to_read(const struct call *call, const struct hsdp_plan *pla
     return HSDP_OK;
 }
 
-/* ------------------------------------------------------------------------------ tied over stages
- */
+/* ----------------------------------------------------------------------------- tied over stages */
 
 /* A selector in the one form that any two of the same ranks share: "pp[0,3]", or "pp" for all. */
 static char *selector_write(const struct hsdp_mesh *mesh, const struct selector *selector)
@@ -198,8 +196,7 @@ static int32_t ties_check(const struct call *call, const struct hsdp_plan *plan,
     return HSDP_OK;
 }
 
-/* ----------------------------------------------------------------------------------- a parameter
- */
+/* ---------------------------------------------------------------------------------- a parameter */
 
 int32_t plan_param_read(const struct call *call, const struct hsdp_plan *plan,
                         const struct hsdp_param_spec *spec, struct plan_param *ret)

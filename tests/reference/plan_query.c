@@ -46,8 +46,7 @@ static int32_t index_check(const struct call *call, const char *what, uint32_t i
                              "plan: there is no %s %" PRIu32 ", only %" PRIu32, what, index, n);
 }
 
-/* ---------------------------------------------------------------------------- totals and settings
- */
+/* -------------------------------------------------------------------------- totals and settings */
 
 int32_t plan_info(const hsdp_plan *plan, struct hsdp_plan_info *ret_info, struct hsdp_error *reterr)
 {

@@ -88,8 +88,7 @@ static int32_t begin_check(const struct call *call, const hsdp_model *model,
     return status == HSDP_OK ? window_check(call, model) : status;
 }
 
-/* -------------------------------------------------------------------------------------- division
- */
+/* ------------------------------------------------------------------------------------- division */
 
 static void unit_divide(const hsdp_model *model, uint32_t unit)
 {
@@ -110,8 +109,7 @@ static void unit_divide(const hsdp_model *model, uint32_t unit)
     walk_end(&walk);
 }
 
-/* ------------------------------------------------------------------------------------------ norm
- */
+/* ----------------------------------------------------------------------------------------- norm */
 
 /*
  * Powers of other p than 1 and 2 leave the range of a double at both ends. So numbers from 1 on are
@@ -249,8 +247,7 @@ static void step_summed(void *context, struct packet *answer)
     step->is_known = true;
 }
 
-/* ----------------------------------------------------------------------------------------- begin
- */
+/* ---------------------------------------------------------------------------------------- begin */
 
 static int32_t step_ask(const struct call *call, hsdp_model *model, const struct step_part *part,
                         uint64_t *ticket)
@@ -347,8 +344,7 @@ static int32_t table_begin(hsdp_model *model, const struct hsdp_step_spec *their
     return job_leave(model->job, status);
 }
 
-/* ---------------------------------------------------------------------------------------- result
- */
+/* --------------------------------------------------------------------------------------- result */
 
 static int32_t step_enter(const struct call *call, hsdp_model *model)
 {
@@ -422,8 +418,7 @@ static int32_t table_factor_view(hsdp_model *model, struct hsdp_tensor *ret_view
     return job_leave(model->job, HSDP_OK);
 }
 
-/* ------------------------------------------------------------------------------------------- end
- */
+/* ------------------------------------------------------------------------------------------ end */
 
 /* All ranks close the step in the same way, which nobody waits for here. */
 static int32_t step_close(const struct call *call, hsdp_model *model, bool is_published,

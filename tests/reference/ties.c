@@ -104,8 +104,7 @@ int32_t ties_reduce(const struct call *call, hsdp_model *model)
                                             : status;
 }
 
-/* --------------------------------------------------------------------------------------- compare
- */
+/* -------------------------------------------------------------------------------------- compare */
 
 /* What is equal on all stages; units and places are not. */
 static void tie_line_write(const hsdp_model *model, uint32_t param, FILE *file)

@@ -7,8 +7,7 @@
 
 #include "model.h"
 
-/* ---------------------------------------------------------------------------- what the host sees
- */
+/* --------------------------------------------------------------------------- what the host sees */
 
 void params_show(const hsdp_model *model, const struct unit *unit, bool is_shown)
 {
@@ -275,8 +274,7 @@ static int32_t table_grad_add(hsdp_model *model, uint32_t param, const struct hs
     return job_leave(model->job, HSDP_OK);
 }
 
-/* --------------------------------------------------------------------------------------- compare
- */
+/* -------------------------------------------------------------------------------------- compare */
 
 static int32_t class_compare(const struct call *call, hsdp_model *model, uint32_t class_index)
 {

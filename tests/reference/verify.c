@@ -102,8 +102,7 @@ bool drift_write(const hsdp_model *model, struct packet *packet)
     return is_there && !packet->is_bad;
 }
 
-/* ---------------------------------------------------------------------------------------- reading
- */
+/* -------------------------------------------------------------------------------------- reading */
 
 struct entry {
     const char *label;

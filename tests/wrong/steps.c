@@ -173,8 +173,7 @@ static void states_are_always_new(void)
     wrong.model.state_create = create_anew;
 }
 
-/* ----------------------------------------------------------------------------------------- plans
- */
+/* ---------------------------------------------------------------------------------------- plans */
 
 static int32_t writer_self(const hsdp_plan *plan, uint32_t unit, int32_t shard, uint32_t rank,
                            uint32_t *ret_writer_rank, struct hsdp_error *reterr)
