@@ -183,6 +183,9 @@ void job_values(struct conform *conform)
                  value == NULL ? "NULL" : value);
         spec.settings = (struct hsdp_settings){&key, &value, 1};
         spec_refuse(&a, what, &spec);
+        if (key != NULL && value != NULL) {
+            arguments_expect_said(&a, what, key);
+        }
     }
     spec.settings = (struct hsdp_settings){keys, values, 2};
     spec_refuse(&a, "job.create with a key twice", &spec);

@@ -24,6 +24,5 @@ void deadlines_ledger(struct conform *conform);
 void deadlines_gone(struct conform *conform);
 void deadlines_ticket(struct conform *conform);
 void deadlines_read_back(struct conform *conform);
-void deadlines_wrong_text(struct conform *conform);
 
 #endif /* CONFORM_DEADLINES_H */

@@ -269,21 +269,3 @@ void deadlines_read_back(struct conform *conform)
     read_expect(conform, "2147483647", "heartbeat_timeout_seconds", "2147483647", derived);
     read_expect(conform, "1", "init_timeout_seconds", "1", derived);
 }
-
-void deadlines_wrong_text(struct conform *conform)
-{
-    static const char *const texts[] = {
-        "", "true", "30s", "0x1f", " 30", "1.5", "99999999999999999999", "-5", "0", "2147483648"};
-
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        hsdp_job *job = NULL;
-
-        conform_must_refuse(conform, create_with(conform, texts[i], &job), HSDP_ERR_INVALID);
-        conform_expect(conform, job == NULL, "a job was made beside a failure");
-        conform_expect(conform,
-                       strstr(conform->err.message, "nccl_timeout_seconds") != NULL &&
-                           strstr(conform->err.message, texts[i]) != NULL,
-                       "\"%s\" does not name key and text (\"%s\")", conform->err.message,
-                       texts[i]);
-    }
-}
