@@ -92,12 +92,13 @@ tap_report $? "hsdp-conform: no check is listed twice" "$output"
 promised() {
     python3 -c 'import re, sys
 folder, name = sys.argv[2], None
-def text(name):
-    return re.sub(r"[\s*]+", " ", open(folder + "/" + name).read()).lower()
+def fold(text): # a comment of several lines is one sentence
+    return re.sub(r"[\s*]+", " ", text).lower()
 for line in open(sys.argv[1]):
     for words in re.split("[,;:] *", re.search(r"\(([^()]*)\)$", line).group(1)):
         name = words if words.endswith(".h") else name
-        if not words.endswith(".h") and words.lower() not in text(name):
+        header = open(folder + "/" + name).read()
+        if not words.endswith(".h") and fold(words) not in fold(header):
             sys.exit(line + "\"" + words + "\" does not stand in " + name)' "$1" "$here/../include/hsdp"
 }
 

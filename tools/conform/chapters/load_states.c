@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loading: optimizer states, replicas made equal, and plans that ranks do not share. */
-#include <stdio.h>
 
 #include "loading.h"
 
