@@ -112,7 +112,6 @@ static void unit_update(const hsdp_model *model, uint32_t unit, const struct upd
             element_write(b->master, u->master_dtype, i, (float)master);
         }
     }
-    walk_end(&walk);
 }
 
 /* What was updated with, for the next step to compare. */

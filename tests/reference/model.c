@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models: creation, questions, views and states. */
+/* Models: creation, what ranks agree on, and questions. */
 #include "model.h"
 
 #include <inttypes.h>

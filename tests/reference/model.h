@@ -205,20 +205,17 @@ size_t page_round(size_t n_bytes);
 
 /* ----------------------------------------------------------------------------------- segment.c */
 
-/* One run of elements of a trainable or frozen parameter, in the shard of some rank. */
+/* The segments of a unit in the shard of some rank, one after the other. It needs no memory, so
+ * that what is on its way to other ranks cannot fail here. */
 struct walk {
-    const hsdp_model *model;
-    uint32_t unit;
-    struct hsdp_segment *segments;
-    uint64_t n;
-    uint64_t next;
+    struct plan_walk at;
+    struct hsdp_segment segment; /* the last one */
 };
 
-bool walk_begin(const hsdp_model *model, uint32_t unit, int32_t cut, uint32_t rank,
+void walk_begin(const hsdp_model *model, uint32_t unit, int32_t cut, uint32_t rank,
                 struct walk *ret);
-/** NULL behind the last one. */
+/** Good until the next one; NULL behind the last. */
 const struct hsdp_segment *walk_next(struct walk *walk);
-void walk_end(struct walk *walk);
 /** Where a segment begins in the whole buffer, and among the packed. */
 uint64_t segment_whole(const hsdp_model *model, const struct hsdp_segment *segment);
 uint64_t segment_packed(const hsdp_model *model, const struct hsdp_segment *segment);
@@ -270,13 +267,16 @@ int32_t ties_compare(const struct call *call, const hsdp_model *model, struct pa
 uint64_t names_count(const hsdp_model *model, uint32_t param);
 int32_t ties_count(const struct call *call, hsdp_model *model, uint64_t *ret_n_names);
 
-/* --------------------------------------------------------------------------------------- pass.c */
+/* ------------------------------------------------------------------------------------- window.c */
 
 /** Forgets the gradients of a window. */
 void window_clear(hsdp_model *model);
 /** HSDP_ERR_STATE names what forbids a step or an edit. */
 int32_t units_rest_check(const struct call *call, const hsdp_model *model);
 int32_t window_check(const struct call *call, const hsdp_model *model);
+
+/* --------------------------------------------------------------------------------------- pass.c */
+
 void pass_free(hsdp_model *model, struct pass *pass);
 
 /* -------------------------------------------------------------------------------------- proof.c */

@@ -137,25 +137,18 @@ static int32_t move_meet(const struct call *call, const struct move *move, int32
 /* -------------------------------------------------------------------------------------- import */
 
 /* Takes this rank's segments of a whole parameter. */
-static int32_t whole_take(const struct call *call, const struct move *move, const void *whole,
-                          enum dtype dtype)
+static void whole_take(const struct move *move, const void *whole, enum dtype dtype)
 {
     const struct hsdp_segment *segment;
     struct walk walk;
 
-    if (!walk_begin(move->model, move->unit, HSDP_SHARD_STEP, move->model->job->launch.rank,
-                    &walk)) {
-        walk_end(&walk);
-        return error_raise(call, HSDP_ERR_NO_MEMORY, "%s: no memory", call->name);
-    }
+    walk_begin(move->model, move->unit, HSDP_SHARD_STEP, move->model->job->launch.rank, &walk);
     while ((segment = walk_next(&walk)) != NULL) {
         for (uint64_t i = 0; segment->param == move->param && i < segment->n_elems; i++) {
             element_write(move->array.base, move->array.dtype, segment->shard_offset_elems + i,
                           element_read(whole, dtype, segment->param_offset_elems + i));
         }
     }
-    walk_end(&walk);
-    return HSDP_OK;
 }
 
 static int32_t import_from(const struct call *call, struct move *move)
@@ -181,7 +174,7 @@ static int32_t import_from(const struct call *call, struct move *move)
         size_t n_bytes;
 
         part = blob_of(move, answer, move->rank, &source);
-        status = whole_take(call, move, packet_get_blob(&part, &n_bytes), DTYPE_FP32);
+        whole_take(move, packet_get_blob(&part, &n_bytes), DTYPE_FP32);
     }
     packet_free(&payload);
     packet_free(&answer);
@@ -212,7 +205,7 @@ int32_t edit_import(hsdp_model *model, uint32_t param, int32_t flat, const struc
     } else {
         status = move_read(&call, &move);
         if (status == HSDP_OK) {
-            status = whole_take(&call, &move, tensor_at(full), move.full_dtype);
+            whole_take(&move, tensor_at(full), move.full_dtype);
         }
     }
     return job_leave(model->job, status);
@@ -220,14 +213,13 @@ int32_t edit_import(hsdp_model *model, uint32_t param, int32_t flat, const struc
 
 /* -------------------------------------------------------------------------------------- export */
 
-static bool segments_write(const struct move *move, struct packet *payload)
+static void segments_write(const struct move *move, struct packet *payload)
 {
     const struct hsdp_segment *segment;
     struct walk walk;
-    bool is_there =
-        walk_begin(move->model, move->unit, HSDP_SHARD_STEP, move->model->job->launch.rank, &walk);
 
-    while (is_there && (segment = walk_next(&walk)) != NULL) {
+    walk_begin(move->model, move->unit, HSDP_SHARD_STEP, move->model->job->launch.rank, &walk);
+    while ((segment = walk_next(&walk)) != NULL) {
         float *values;
 
         if (segment->param != move->param) {
@@ -239,8 +231,6 @@ static bool segments_write(const struct move *move, struct packet *payload)
                 element_read(move->array.base, move->array.dtype, segment->shard_offset_elems + i);
         }
     }
-    walk_end(&walk);
-    return is_there;
 }
 
 /* Puts together what the ranks of the step's cut have sent, in the tensor of the host. */
@@ -268,7 +258,6 @@ static void segments_read(const struct move *move, struct packet answer)
                               segment->param_offset_elems + e, values[e]);
             }
         }
-        walk_end(&walk);
     }
 }
 
@@ -298,8 +287,8 @@ int32_t edit_export(hsdp_model *model, uint32_t param, int32_t flat, const struc
     move.has_tensor = target_rank == HSDP_ALL_RANKS || target_rank == model->job->launch.rank;
     refusal = move_read(&quiet, &move);
     packet_put_number(&payload, target_rank);
-    if (refusal == HSDP_OK && !segments_write(&move, &payload)) {
-        payload.is_bad = true;
+    if (refusal == HSDP_OK) {
+        segments_write(&move, &payload);
     }
     status = move_meet(&call, &move, refusal, error.message, &payload, &answer);
     if (status == HSDP_OK && move.has_tensor) {

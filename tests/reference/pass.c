@@ -279,7 +279,6 @@ static void unit_rested(void *context, struct packet *answer)
             u->rest[at + i] = (float)(u->rest[at + i] + sums[at + i]);
         }
     }
-    walk_end(&walk);
 }
 
 /* What goes out: rounded once, but what is a sum already is not. */

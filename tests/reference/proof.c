@@ -44,7 +44,7 @@ static void defect_note(struct proof *proof, uint32_t param, const char *what, d
 
 /* ----------------------------------------------------------------------------------- gradients */
 
-/* True if a unit has a name for a parameter of one that is not listed yet. */
+/* True if a unit has a name for a parameter of the other. */
 static bool unit_goes_before(const hsdp_model *model, uint32_t unit, uint32_t other)
 {
     for (uint32_t p = 0; p < model->n_params; p++) {
@@ -58,26 +58,34 @@ static bool unit_goes_before(const hsdp_model *model, uint32_t unit, uint32_t ot
     return false;
 }
 
+static bool is_listed(const uint32_t *units, uint64_t n, uint32_t unit)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        if (units[i] == unit) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Lists the trainable units, names of other units' parameters before those. */
 static uint64_t units_order(const hsdp_model *model, uint32_t *units)
 {
-    bool *is_listed = calloc(model->n_units + 1, sizeof(*is_listed));
     uint64_t n = 0;
 
-    for (uint32_t turn = 0; turn < model->n_units && is_listed != NULL; turn++) {
+    for (uint32_t turn = 0; turn < model->n_units; turn++) {
         for (uint32_t u = 0; u < model->n_units; u++) {
-            bool is_due = !is_listed[u] && model->units[u].is_trainable;
+            bool is_due = !is_listed(units, n, u) && model->units[u].is_trainable;
 
             for (uint32_t other = 0; other < model->n_units && is_due; other++) {
-                is_due = is_listed[other] || other == u || !unit_goes_before(model, other, u);
+                is_due =
+                    is_listed(units, n, other) || other == u || !unit_goes_before(model, other, u);
             }
             if (is_due) {
-                is_listed[u] = true;
                 units[n++] = u;
             }
         }
     }
-    free(is_listed);
     return n;
 }
 
@@ -156,7 +164,6 @@ static void ones_check(struct proof *proof, uint32_t unit)
             }
         }
     }
-    walk_end(&walk);
 }
 
 static void gradients_prove(struct proof *proof)
@@ -211,7 +218,6 @@ static void masters_fill(struct proof *proof, bool is_zero)
                               is_zero ? 0.0f : value);
             }
         }
-        walk_end(&walk);
     }
     proof_call(proof, reference_model.edit_end(model, NULL, &proof->error));
 }

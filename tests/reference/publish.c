@@ -7,14 +7,14 @@
 #include "model.h"
 
 /* A rank's masters of a unit, rounded to the dtype of parameters, segment after segment. */
-static bool masters_write(const hsdp_model *model, uint32_t unit, struct packet *packet)
+static void masters_write(const hsdp_model *model, uint32_t unit, struct packet *packet)
 {
     const struct unit *u = &model->units[unit];
     const struct hsdp_segment *segment;
     struct walk walk;
-    bool is_there = walk_begin(model, unit, HSDP_SHARD_STEP, model->job->launch.rank, &walk);
 
-    while (is_there && (segment = walk_next(&walk)) != NULL) {
+    walk_begin(model, unit, HSDP_SHARD_STEP, model->job->launch.rank, &walk);
+    while ((segment = walk_next(&walk)) != NULL) {
         const unsigned char *master = u->buffers[segment->buffer].master;
         void *room = packet_put_room(packet, segment->n_elems * dtype_bytes(u->param_dtype));
 
@@ -23,8 +23,6 @@ static bool masters_write(const hsdp_model *model, uint32_t unit, struct packet 
                           element_read(master, u->master_dtype, segment->shard_offset_elems + i));
         }
     }
-    walk_end(&walk);
-    return is_there && !packet->is_bad;
 }
 
 /* The other end: what one rank has written goes to its place in the whole buffers. */
@@ -34,10 +32,7 @@ static void masters_read(hsdp_model *model, uint32_t unit, uint32_t rank, struct
     const struct hsdp_segment *segment;
     struct walk walk;
 
-    if (!walk_begin(model, unit, HSDP_SHARD_STEP, rank, &walk)) {
-        walk_end(&walk);
-        return;
-    }
+    walk_begin(model, unit, HSDP_SHARD_STEP, rank, &walk);
     while ((segment = walk_next(&walk)) != NULL) {
         size_t n_bytes;
         const void *values = packet_get_blob(packet, &n_bytes);
@@ -46,7 +41,6 @@ static void masters_read(hsdp_model *model, uint32_t unit, uint32_t rank, struct
                    segment_whole(model, segment) * dtype_bytes(u->param_dtype),
                values, n_bytes);
     }
-    walk_end(&walk);
 }
 
 static void unit_published(void *context, struct packet *answer)
@@ -82,7 +76,8 @@ static int32_t unit_publish(const struct call *call, hsdp_model *model, uint32_t
     request.timeout_ms = job_timeout_ms(model->job);
     snprintf(text.key, sizeof(text.key), "model.%" PRIu64 ".publish.%" PRIu64 ".%" PRIu32,
              model->number, model->n_publishes, unit);
-    if (!masters_write(model, unit, &payload)) {
+    masters_write(model, unit, &payload);
+    if (payload.is_bad) {
         packet_free(&payload);
         return unit_refuse(call, model, unit, HSDP_ERR_NO_MEMORY, "has no memory to publish it");
     }

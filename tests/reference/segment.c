@@ -1,34 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Segments: the plan's word on who owns what, and where it lies. */
-#include <stdlib.h>
-
 #include "model.h"
 
-bool walk_begin(const hsdp_model *model, uint32_t unit, int32_t cut, uint32_t rank,
+void walk_begin(const hsdp_model *model, uint32_t unit, int32_t cut, uint32_t rank,
                 struct walk *ret)
 {
-    uint64_t n = 0;
-
-    *ret = (struct walk){.model = model, .unit = unit};
-    reference_plan.segments(model->plan, unit, cut, rank, NULL, sizeof(struct hsdp_segment), 0, &n,
-                            NULL);
-    ret->segments = calloc(n + 1, sizeof(*ret->segments));
-    if (ret->segments == NULL) {
-        return false;
-    }
-    return reference_plan.segments(model->plan, unit, cut, rank, ret->segments,
-                                   sizeof(struct hsdp_segment), n, &ret->n, NULL) == HSDP_OK;
+    *ret = (struct walk){.at = {.plan = model->plan, .unit = unit, .cut = cut, .rank = rank}};
 }
 
 const struct hsdp_segment *walk_next(struct walk *walk)
 {
-    return walk->next < walk->n ? &walk->segments[walk->next++] : NULL;
-}
+    struct plan_walk *at = &walk->at;
 
-void walk_end(struct walk *walk)
-{
-    free(walk->segments);
-    *walk = (struct walk){0};
+    while (at->buffer < at->plan->units[at->unit].n_buffers) {
+        if (plan_walk_next(at, &walk->segment)) {
+            return &walk->segment;
+        }
+        at->buffer++;
+        at->param = 0;
+    }
+    return NULL;
 }
 
 uint64_t segment_whole(const hsdp_model *model, const struct hsdp_segment *segment)

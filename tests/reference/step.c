@@ -106,7 +106,6 @@ static void unit_divide(const hsdp_model *model, uint32_t unit)
             grad[segment->shard_offset_elems + i] = (float)(u->sum[at + i] / u->divisor);
         }
     }
-    walk_end(&walk);
 }
 
 /* ----------------------------------------------------------------------------------------- norm */
@@ -160,7 +159,6 @@ static void unit_measure(const hsdp_model *model, uint32_t unit, struct step_par
             part_add(part, (double)grad[segment->shard_offset_elems + i], p);
         }
     }
-    walk_end(&walk);
 }
 
 static void exact_join(struct exact *exact, const struct exact *other)

@@ -296,17 +296,14 @@ static bool array_find(const hsdp_model *model, uint32_t param, int32_t array, s
                      array < 0 ? HSDP_FLAT_MASTER : HSDP_FLAT_STATE + array, ret);
 }
 
-static bool tie_write(const hsdp_model *model, uint32_t param, struct packet *packet)
+static void tie_write(const hsdp_model *model, uint32_t param, struct packet *packet)
 {
     const struct hsdp_segment *segment;
     struct walk walk;
     struct flat flat;
 
-    if (!walk_begin(model, model->params[param].info.unit, HSDP_SHARD_STEP, model->job->launch.rank,
-                    &walk)) {
-        walk_end(&walk);
-        return false;
-    }
+    walk_begin(model, model->params[param].info.unit, HSDP_SHARD_STEP, model->job->launch.rank,
+               &walk);
     while ((segment = walk_next(&walk)) != NULL) {
         for (int32_t a = -1; a < (int32_t)model->n_states; a++) {
             if (segment->param != param || !array_find(model, param, a, &flat)) {
@@ -320,8 +317,6 @@ static bool tie_write(const hsdp_model *model, uint32_t param, struct packet *pa
                             segment->n_elems * dtype_bytes(flat.dtype));
         }
     }
-    walk_end(&walk);
-    return true;
 }
 
 /* One run of values of the first holder: what of it is in this rank's shard is taken. */
@@ -332,11 +327,11 @@ static void run_take(const hsdp_model *model, uint32_t param, int32_t array, uin
     struct walk walk;
     struct flat flat;
 
-    if (!array_find(model, param, array, &flat) ||
-        !walk_begin(model, model->params[param].info.unit, HSDP_SHARD_STEP, model->job->launch.rank,
-                    &walk)) {
+    if (!array_find(model, param, array, &flat)) {
         return;
     }
+    walk_begin(model, model->params[param].info.unit, HSDP_SHARD_STEP, model->job->launch.rank,
+               &walk);
     while ((s = walk_next(&walk)) != NULL) {
         uint64_t end = offset + n_bytes / dtype_bytes(flat.dtype);
         uint64_t from = s->param_offset_elems > offset ? s->param_offset_elems : offset;
@@ -350,7 +345,6 @@ static void run_take(const hsdp_model *model, uint32_t param, int32_t array, uin
                    (to - from) * dtype_bytes(flat.dtype));
         }
     }
-    walk_end(&walk);
 }
 
 /* Reads what one rank has written, and takes the runs of one parameter. */
@@ -403,8 +397,8 @@ int32_t ties_sync(const struct call *call, hsdp_model *model)
     int32_t status;
 
     for (uint32_t p = 0; p < model->n_params; p++) {
-        if (tie_of(model, p) != NULL && !tie_write(model, p, &payload)) {
-            payload.is_bad = true;
+        if (tie_of(model, p) != NULL) {
+            tie_write(model, p, &payload);
         }
     }
     request_of_job(call, model->job, &text, &request);

@@ -33,7 +33,7 @@ static void entry_write(struct packet *packet, const char *label, const char *wh
 }
 
 /* Masters and states: equal where the shard is. */
-static bool shards_write(const hsdp_model *model, uint32_t unit, struct packet *packet)
+static void shards_write(const hsdp_model *model, uint32_t unit, struct packet *packet)
 {
     const struct unit *u = &model->units[unit];
     uint64_t hashes[1 + MOST_STATES];
@@ -41,12 +41,12 @@ static bool shards_write(const hsdp_model *model, uint32_t unit, struct packet *
     uint32_t rank = model->job->launch.rank, writer = rank;
     struct walk walk;
     struct flat flat;
-    bool is_there = walk_begin(model, unit, HSDP_SHARD_STEP, rank, &walk);
 
+    walk_begin(model, unit, HSDP_SHARD_STEP, rank, &walk);
     for (uint32_t f = 0; f <= model->n_states; f++) {
         hashes[f] = HASH_BEGIN;
     }
-    while (is_there && (segment = walk_next(&walk)) != NULL) {
+    while ((segment = walk_next(&walk)) != NULL) {
         for (uint32_t f = 0; f <= model->n_states; f++) {
             int32_t which = f == 0 ? HSDP_FLAT_MASTER : HSDP_FLAT_STATE + (int32_t)f - 1;
 
@@ -57,13 +57,11 @@ static bool shards_write(const hsdp_model *model, uint32_t unit, struct packet *
             }
         }
     }
-    walk_end(&walk);
     reference_plan.writer(model->plan, unit, HSDP_SHARD_STEP, rank, &writer, NULL);
     for (uint32_t f = 0; f <= model->n_states; f++) {
         entry_write(packet, u->name, f == 0 ? "masters" : model->states[f - 1].name, u->name,
                     writer, hashes[f]);
     }
-    return is_there;
 }
 
 /* Whole parameters: equal over all that a class is replicated over, and where they are tied. */
@@ -89,17 +87,15 @@ static void params_write(const hsdp_model *model, uint32_t param, struct packet 
 
 bool drift_write(const hsdp_model *model, struct packet *packet)
 {
-    bool is_there = true;
-
-    for (uint32_t u = 0; u < model->n_units && is_there; u++) {
-        is_there = shards_write(model, u, packet);
+    for (uint32_t u = 0; u < model->n_units; u++) {
+        shards_write(model, u, packet);
     }
     for (uint32_t p = 0; p < model->n_params; p++) {
         if (model->params[p].is_storage) {
             params_write(model, p, packet);
         }
     }
-    return is_there && !packet->is_bad;
+    return !packet->is_bad;
 }
 
 /* -------------------------------------------------------------------------------------- reading */
