@@ -3,10 +3,11 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "intake.h"
 #include "model.h"
+#include "text.h"
 
 static const struct intake spec_intake = {"spec", 72, sizeof(struct hsdp_adamw_spec)};
 
@@ -41,9 +42,8 @@ static int32_t spec_check(const struct call *call, const hsdp_model *model,
 {
     int32_t status = intake_reserved(call, &spec_intake, spec->reserved);
 
-    if (status == HSDP_OK && spec->stream != NULL) {
-        status = error_raise(call, HSDP_ERR_INVALID, "%s: a stream, where a CPU has only NULL",
-                             call->name);
+    if (status == HSDP_OK) {
+        status = stream_check(call, spec->stream);
     }
     if (status == HSDP_OK) {
         status = numbers_check(call, spec);
@@ -114,39 +114,51 @@ static void unit_update(const hsdp_model *model, uint32_t unit, const struct upd
     }
 }
 
-/* What was updated with, for the next step to compare. */
-static void text_write(hsdp_model *model, const struct hsdp_adamw_spec *spec)
+/* What is updated with, for the next step to compare. */
+static int32_t text_write(const struct call *call, hsdp_model *model,
+                          const struct hsdp_adamw_spec *spec, uint64_t step)
 {
-    char *text = model->adamw_text;
-    size_t n_bytes = sizeof(model->adamw_text);
-    size_t n = (size_t)snprintf(text, n_bytes,
-                                "adamw step=%" PRIu64 "\nbeta1=%.17g\nbeta2=%.17g\nepsilon=%.17g\n",
-                                model->adamw_step, spec->beta1, spec->beta2, spec->epsilon);
+    struct text lines;
+    char *chars;
 
-    for (uint32_t g = 0; g < spec->n_hyper_groups && n < n_bytes; g++) {
-        n += (size_t)snprintf(text + n, n_bytes - n,
-                              "learning_rate[%" PRIu32 "]=%.17g\nweight_decay[%" PRIu32 "]=%.17g\n",
-                              g, spec->learning_rate[g], g, spec->weight_decay[g]);
+    if (text_open(&lines)) {
+        fprintf(lines.file, "adamw step=%" PRIu64 "\nbeta1=%.17g\nbeta2=%.17g\nepsilon=%.17g\n",
+                step, spec->beta1, spec->beta2, spec->epsilon);
+        for (uint32_t g = 0; g < spec->n_hyper_groups; g++) {
+            fprintf(lines.file,
+                    "learning_rate[%" PRIu32 "]=%.17g\nweight_decay[%" PRIu32 "]=%.17g\n", g,
+                    spec->learning_rate[g], g, spec->weight_decay[g]);
+        }
     }
+    chars = text_take(&lines);
+    if (chars == NULL) {
+        return error_raise(call, HSDP_ERR_NO_MEMORY, "%s: no memory", call->name);
+    }
+    free(model->adamw_text);
+    model->adamw_text = chars;
+    return HSDP_OK;
 }
 
 static int32_t model_update(const struct call *call, hsdp_model *model,
                             const struct hsdp_adamw_spec *spec, const uint32_t states[2])
 {
     struct update update = {.spec = spec};
+    uint64_t step = spec->step != 0 ? spec->step : model->adamw_step + 1;
     int32_t status = step_await(call, model);
 
+    if (status == HSDP_OK) {
+        status = text_write(call, model, spec, step);
+    }
     if (status != HSDP_OK) {
         return status;
     }
-    model->adamw_step = spec->step != 0 ? spec->step : model->adamw_step + 1;
+    model->adamw_step = step;
     update.factor = model->step.info.factor;
     update.correction1 = 1.0 - pow(spec->beta1, (double)model->adamw_step);
     update.correction2 = 1.0 - pow(spec->beta2, (double)model->adamw_step);
     for (uint32_t u = 0; u < model->n_units; u++) {
         unit_update(model, u, &update, states);
     }
-    text_write(model, spec);
     model->step.has_updated = true;
     return HSDP_OK;
 }

@@ -7,13 +7,6 @@
 
 #include "model.h"
 
-int32_t stream_check(const struct call *call, const void *stream)
-{
-    return stream == NULL ? HSDP_OK
-                          : error_raise(call, HSDP_ERR_INVALID,
-                                        "%s: a stream, where a CPU has only NULL", call->name);
-}
-
 /* Enters a model on which an edit is open. */
 static int32_t edit_enter(const struct call *call, hsdp_model *model)
 {
@@ -143,9 +136,7 @@ static int32_t states_compare(const struct call *call, const hsdp_model *model,
     const char *first = NULL;
 
     for (uint32_t r = 0; r < model->job->launch.world_ranks; r++) {
-        size_t n_bytes;
-        const void *blob = packet_get_blob(&answer, &n_bytes);
-        struct packet part = {.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
+        struct packet part = packet_get_part(&answer);
         const char *text = packet_get_text(&part);
 
         if (first != NULL && strcmp(first, text) != 0) {
@@ -179,9 +170,7 @@ static void unit_take(const hsdp_model *model, uint32_t unit, struct packet part
 static void replicas_take(const hsdp_model *model, struct packet answer)
 {
     for (uint32_t r = 0; r < model->job->launch.world_ranks; r++) {
-        size_t n_bytes;
-        const void *blob = packet_get_blob(&answer, &n_bytes);
-        struct packet part = {.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
+        struct packet part = packet_get_part(&answer);
 
         for (uint32_t u = 0; u < model->n_units; u++) {
             uint32_t writer = UINT32_MAX;
@@ -220,14 +209,9 @@ static int32_t shards_exchange(const struct call *call, hsdp_model *model, const
     struct request request;
 
     request_of_job(call, model->job, &text, &request);
-    request.payload = payload->bytes != NULL ? payload->bytes : (unsigned char *)"";
-    request.payload_bytes = payload->n_bytes;
     request.refusal = stream_check(&quiet, stream);
     request.sentence = error.message;
-    if (payload->is_bad) {
-        request.refusal = HSDP_ERR_NO_MEMORY;
-        request.sentence = "no memory";
-    }
+    request_carry(&request, payload);
     return job_meet(call, model->job, &request, ret_answer);
 }
 

@@ -56,3 +56,10 @@ bool call_has_array(const struct call *call, const char *argument, const void *a
 {
     return n == 0 || call_has(call, argument, array);
 }
+
+int32_t stream_check(const struct call *call, const void *stream)
+{
+    return stream == NULL ? HSDP_OK
+                          : error_raise(call, HSDP_ERR_INVALID,
+                                        "%s: a stream, where a CPU has only NULL", call->name);
+}

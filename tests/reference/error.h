@@ -32,4 +32,7 @@ bool call_has(const struct call *call, const char *argument, const void *pointer
 /** Likewise for an array of n elements, which may be NULL where n is 0. */
 bool call_has_array(const struct call *call, const char *argument, const void *array, uint64_t n);
 
+/** Fails the call with HSDP_ERR_INVALID for another stream than NULL, the only one of a CPU. */
+int32_t stream_check(const struct call *call, const void *stream);
+
 #endif /* REFERENCE_ERROR_H */

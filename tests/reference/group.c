@@ -175,9 +175,7 @@ static int32_t said_compare(const struct call *call, hsdp_job *job, const struct
 {
     for (uint32_t r = 0; r < rank; r++) {
         struct hsdp_error error = HSDP_ERROR_INIT;
-        size_t n_bytes;
-        const void *blob = packet_get_blob(&answer, &n_bytes);
-        struct packet part = {.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
+        struct packet part = packet_get_part(&answer);
         struct said other;
 
         while (said_next(&part, &other)) {
@@ -206,9 +204,7 @@ static int32_t groups_compare(const struct call *call, hsdp_job *job, struct pac
     int32_t status = HSDP_OK;
 
     for (uint32_t r = 0; r < job->launch.world_ranks && status == HSDP_OK; r++) {
-        size_t n_bytes;
-        const void *blob = packet_get_blob(&rest, &n_bytes);
-        struct packet part = {.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
+        struct packet part = packet_get_part(&rest);
         struct said said;
 
         while (status == HSDP_OK && said_next(&part, &said)) {
@@ -231,10 +227,7 @@ static int32_t table_connect(hsdp_job *job, struct hsdp_error *reterr)
     }
     groups_write(job, &payload);
     request_of_job(&call, job, &text, &request);
-    request.payload = payload.bytes != NULL ? payload.bytes : (unsigned char *)"";
-    request.payload_bytes = payload.n_bytes;
-    request.refusal = payload.is_bad ? HSDP_ERR_NO_MEMORY : HSDP_OK;
-    request.sentence = "no memory";
+    request_carry(&request, &payload);
     status = job_meet(&call, job, &request, &answer);
     if (status == HSDP_OK) {
         status = groups_compare(&call, job, answer);

@@ -444,12 +444,9 @@ static int32_t table_ticket_order(hsdp_job *job, uint64_t ticket, void *stream,
                                   struct hsdp_error *reterr)
 {
     const struct call call = {"job.ticket_order", reterr};
+    int32_t status = stream_check(&call, stream);
 
-    if (stream != NULL) {
-        return error_raise(&call, HSDP_ERR_INVALID,
-                           "job.ticket_order: a stream, where a CPU has only NULL");
-    }
-    return ticket_wait(&call, job, ticket, UINT64_MAX);
+    return status == HSDP_OK ? ticket_wait(&call, job, ticket, UINT64_MAX) : status;
 }
 
 const struct hsdp_job_ops reference_job = {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "intake.h"
+#include "text.h"
 
 static const struct intake info_intake = {"ret_info", 80, sizeof(struct hsdp_model_info)};
 
@@ -309,6 +310,7 @@ static void model_free(hsdp_model *model)
         packet_free(&model->logs[c].made_whole);
     }
     free(model->logs);
+    free(model->adamw_text);
     reference_plan.destroy(model->plan);
     free(model);
 }
@@ -380,15 +382,12 @@ static int32_t model_make(const struct call *call, hsdp_job *job, const hsdp_pla
 
 static char *plan_lines(const hsdp_model *model)
 {
-    char *lines = NULL;
-    size_t n_bytes = 0;
-    FILE *file = open_memstream(&lines, &n_bytes);
+    struct text lines;
 
-    if (file != NULL) {
-        plan_lines_write(model->plan, file);
-        fclose(file);
+    if (text_open(&lines)) {
+        plan_lines_write(model->plan, lines.file);
     }
-    return lines;
+    return text_take(&lines);
 }
 
 /* What all ranks of the job have to have alike: the mesh, and what is verified together. */
@@ -419,8 +418,7 @@ static int32_t model_agree(const struct call *call, hsdp_model *model, hsdp_job 
     request.alike = alike;
     request.refusal = model == NULL ? own->status : lines == NULL ? HSDP_ERR_NO_MEMORY : HSDP_OK;
     request.sentence = model == NULL ? own->message : "model.create: no memory";
-    request.payload = payload.bytes != NULL ? payload.bytes : (unsigned char *)"";
-    request.payload_bytes = payload.n_bytes;
+    request_carry(&request, &payload);
     status = job_meet(call, job, &request, &answer);
     if (status == HSDP_OK) {
         status = ties_compare(call, model, answer);

@@ -163,7 +163,7 @@ struct hsdp_model {
     int64_t factors_shape[1];
     int64_t flat_strides[1];
     uint64_t adamw_step;
-    char adamw_text[512];   /* what was updated with, for comparison */
+    char *adamw_text;       /* what was updated with, for comparison; NULL = nothing yet */
     struct class_log *logs; /* of each class */
     uint32_t n_classes;
 };
@@ -183,8 +183,6 @@ int32_t param_check(const struct call *call, const hsdp_model *model, uint32_t p
 /** Checks that a tensor of the host has the shape of a parameter, and a dtype of the three. */
 int32_t tensor_check(const struct call *call, const hsdp_model *model, uint32_t param,
                      const struct hsdp_tensor *tensor, enum dtype *ret_dtype);
-/** HSDP_ERR_INVALID for another stream than NULL, the only one of a CPU. */
-int32_t stream_check(const struct call *call, const void *stream);
 const void *tensor_at(const struct hsdp_tensor *tensor);
 /** A request of the ranks of one plan. */
 void request_of_model(const struct call *call, hsdp_model *model, struct meeting_text *text,

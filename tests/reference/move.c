@@ -73,11 +73,10 @@ static struct packet blob_of(const struct move *move, struct packet answer, uint
     struct packet part = {.bytes = NULL};
 
     for (uint32_t i = 0; i < shared->n; i++) {
-        size_t n_bytes;
-        const void *blob = packet_get_blob(&answer, &n_bytes);
+        struct packet next = packet_get_part(&answer);
 
         if (shared->ranks[i] == rank) {
-            part = (struct packet){.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
+            part = next;
             *ret_rank = (uint32_t)packet_get_number(&part);
         }
     }
@@ -124,12 +123,7 @@ static int32_t move_meet(const struct call *call, const struct move *move, int32
     request.alike = alike;
     request.refusal = refusal;
     request.sentence = sentence;
-    if (payload->is_bad) {
-        request.refusal = HSDP_ERR_NO_MEMORY;
-        request.sentence = "no memory";
-    }
-    request.payload = payload->bytes;
-    request.payload_bytes = payload->n_bytes;
+    request_carry(&request, payload);
     status = job_meet(call, move->model->job, &request, ret_answer);
     return status == HSDP_OK ? ranks_compare(call, move, *ret_answer) : status;
 }

@@ -107,6 +107,14 @@ const char *packet_get_text(struct packet *packet)
     return text;
 }
 
+struct packet packet_get_part(struct packet *packet)
+{
+    size_t n_bytes;
+    const void *blob = packet_get_blob(packet, &n_bytes);
+
+    return (struct packet){.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
+}
+
 void packet_free(struct packet *packet)
 {
     free(packet->bytes);

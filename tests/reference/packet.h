@@ -31,6 +31,8 @@ uint64_t packet_get_number(struct packet *packet);
 /** Points into the packet. A bad packet gives a blob of no bytes, and the empty text. */
 const void *packet_get_blob(struct packet *packet, size_t *ret_n_bytes);
 const char *packet_get_text(struct packet *packet);
+/** A blob that is a packet itself. Not to be freed. */
+struct packet packet_get_part(struct packet *packet);
 
 /** Makes room for n_bytes to be received; false if there is no memory. */
 bool packet_reserve(struct packet *packet, size_t n_bytes);

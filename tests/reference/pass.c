@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model.h"
+#include "text.h"
 
 static const char *const scope_names[] = {"none", "inner", "full"};
 
@@ -81,6 +82,25 @@ static int32_t begin_check(const struct call *call, const hsdp_model *model, con
     return units_check(call, model, units, n_units);
 }
 
+/* What a pass has of a class, a line each unit; NULL if there is no memory. */
+static char *lines_make(const hsdp_model *model, const struct pass *pass, uint32_t class_index)
+{
+    struct text lines;
+
+    if (!text_open(&lines)) {
+        return NULL;
+    }
+    fprintf(lines.file, "scope %s\n", scope_names[pass->scope]);
+    for (uint64_t i = 0; i < pass->n_units; i++) {
+        const struct unit *unit = &model->units[pass->units[i]];
+
+        if (unit->class_index == class_index) {
+            fprintf(lines.file, "unit \"%s\"\n", unit->name);
+        }
+    }
+    return text_take(&lines);
+}
+
 /* The ranks of a class compare what they have declared of it. */
 static int32_t pass_declare(const struct call *call, hsdp_model *model, const struct pass *pass,
                             uint32_t class_index)
@@ -89,30 +109,34 @@ static int32_t pass_declare(const struct call *call, hsdp_model *model, const st
         .operation = call->name, .group = "", .unit = "", .sentence = "", .payload = ""};
     const struct unit *first = NULL;
     struct meeting_text text;
-    char alike[8192];
-    size_t n = (size_t)snprintf(alike, sizeof(alike), "scope %s\n", scope_names[pass->scope]);
+    char *lines;
     uint64_t ticket = 0;
+    int32_t status;
 
-    for (uint64_t i = 0; i < pass->n_units; i++) {
+    for (uint64_t i = 0; i < pass->n_units && first == NULL; i++) {
         const struct unit *unit = &model->units[pass->units[i]];
 
-        if (unit->class_index == class_index && n < sizeof(alike)) {
-            first = first != NULL ? first : unit;
-            n += (size_t)snprintf(alike + n, sizeof(alike) - n, "unit \"%s\"\n", unit->name);
-        }
+        first = unit->class_index == class_index ? unit : NULL;
     }
     if (first == NULL || first->reduced.n == 1) {
         return HSDP_OK;
     }
+    lines = lines_make(model, pass, class_index);
+    if (lines == NULL) {
+        return error_raise(call, HSDP_ERR_NO_MEMORY, "%s: no memory", call->name);
+    }
     request.key = text.key;
     request.members = first->reduced.ranks;
     request.n_members = first->reduced.n;
-    request.alike = alike;
+    request.alike = lines;
     request.sequence = ++model->logs[class_index].n_passes;
     request.timeout_ms = job_timeout_ms(model->job);
     snprintf(text.key, sizeof(text.key), "model.%" PRIu64 ".pass.%" PRIu32 ".%" PRIu64,
              model->number, class_index, request.sequence);
-    return job_request(call, model->job, &request, (struct follow_up){NULL, NULL, model}, &ticket);
+    status =
+        job_request(call, model->job, &request, (struct follow_up){NULL, NULL, model}, &ticket);
+    free(lines);
+    return status;
 }
 
 static struct pass *pass_make(hsdp_model *model, const uint32_t *units, uint64_t n_units,
@@ -470,30 +494,22 @@ static int32_t hand_over(const struct call *call, hsdp_model *model, uint64_t nu
     return job_leave(model->job, status);
 }
 
-static bool stream_is_good(const struct call *call, const void *stream)
-{
-    if (stream != NULL) {
-        error_raise(call, HSDP_ERR_INVALID, "%s: a stream, where a CPU has only NULL", call->name);
-    }
-    return stream == NULL;
-}
-
 int32_t pass_reduce(hsdp_model *model, uint64_t pass, uint32_t unit, void *stream,
                     uint64_t *ret_ticket, struct hsdp_error *reterr)
 {
     const struct call call = {"unit.reduce", reterr};
+    int32_t status = stream_check(&call, stream);
 
-    return stream_is_good(&call, stream) ? hand_over(&call, model, pass, unit, false, ret_ticket)
-                                         : HSDP_ERR_INVALID;
+    return status == HSDP_OK ? hand_over(&call, model, pass, unit, false, ret_ticket) : status;
 }
 
 int32_t pass_skip(hsdp_model *model, uint64_t pass, uint32_t unit, void *stream,
                   uint64_t *ret_ticket, struct hsdp_error *reterr)
 {
     const struct call call = {"unit.skip", reterr};
+    int32_t status = stream_check(&call, stream);
 
-    return stream_is_good(&call, stream) ? hand_over(&call, model, pass, unit, true, ret_ticket)
-                                         : HSDP_ERR_INVALID;
+    return status == HSDP_OK ? hand_over(&call, model, pass, unit, true, ret_ticket) : status;
 }
 
 /* Skips what is left; then all of the pass has one ticket. */
@@ -537,8 +553,10 @@ int32_t pass_end(hsdp_model *model, uint64_t number, void *stream, uint64_t *ret
     if (status != HSDP_OK) {
         return status;
     }
-    status =
-        stream_is_good(&call, stream) ? pass_find(&call, model, number, &pass) : HSDP_ERR_INVALID;
+    status = stream_check(&call, stream);
+    if (status == HSDP_OK) {
+        status = pass_find(&call, model, number, &pass);
+    }
     for (uint64_t i = 0; status == HSDP_OK && i < pass->n_units; i++) {
         if (model->units[pass->units[i]].phase == UNIT_ACQUIRED) {
             status = unit_refuse(&call, model, pass->units[i], HSDP_ERR_STATE,

@@ -50,9 +50,7 @@ static void unit_published(void *context, struct packet *answer)
     struct unit *u = &model->units[publication->unit];
 
     for (uint32_t i = 0; i < u->stepped.n; i++) {
-        size_t n_bytes;
-        const void *blob = packet_get_blob(answer, &n_bytes);
-        struct packet part = {.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
+        struct packet part = packet_get_part(answer);
 
         masters_read(model, publication->unit, u->stepped.ranks[i], &part);
     }
@@ -81,8 +79,7 @@ static int32_t unit_publish(const struct call *call, hsdp_model *model, uint32_t
         packet_free(&payload);
         return unit_refuse(call, model, unit, HSDP_ERR_NO_MEMORY, "has no memory to publish it");
     }
-    request.payload = payload.bytes != NULL ? payload.bytes : (unsigned char *)"";
-    request.payload_bytes = payload.n_bytes;
+    request_carry(&request, &payload);
     status = job_request(call, model->job, &request,
                          (struct follow_up){unit_published, &u->publication, model}, ticket);
     u->publish_ticket = *ticket;

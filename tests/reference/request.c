@@ -4,6 +4,16 @@
 
 #include <string.h>
 
+void request_carry(struct request *request, const struct packet *payload)
+{
+    request->payload = payload->bytes != NULL ? payload->bytes : (const unsigned char *)"";
+    request->payload_bytes = payload->n_bytes;
+    if (payload->is_bad && request->refusal == HSDP_OK) {
+        request->refusal = HSDP_ERR_NO_MEMORY;
+        request->sentence = "no memory";
+    }
+}
+
 void request_write(const struct request *request, struct packet *packet)
 {
     packet_put_text(packet, request->key);

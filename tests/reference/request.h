@@ -58,6 +58,9 @@ struct request {
     size_t payload_bytes;
 };
 
+/** Makes a packet the payload; one that is bad, for lack of memory, a refusal. */
+void request_carry(struct request *request, const struct packet *payload);
+
 void request_write(const struct request *request, struct packet *packet);
 /** What it reads points into the packet, which is bad afterwards if it was no request. */
 void request_read(struct packet *packet, struct request *ret);

@@ -43,11 +43,7 @@ static int32_t spec_check(const struct call *call, const struct hsdp_step_spec *
         return error_raise(call, HSDP_ERR_INVALID,
                            "%s: norm_p %g; 0 (2), 1 to 8 and infinity are allowed", call->name, p);
     }
-    if (spec->stream != NULL) {
-        return error_raise(call, HSDP_ERR_INVALID, "%s: a stream, where a CPU has only NULL",
-                           call->name);
-    }
-    return HSDP_OK;
+    return stream_check(call, spec->stream);
 }
 
 static int32_t weight_check(const struct call *call, const hsdp_model *model,
@@ -220,9 +216,8 @@ static void step_summed(void *context, struct packet *answer)
     reference_mesh.info(model->mesh, &mesh, NULL);
     step->has_drifted = step_verifies(model) && drift_find(model, *answer, &step->drift);
     for (uint32_t r = 0; r < n; r++) {
+        struct packet part = packet_get_part(answer);
         size_t n_bytes;
-        const void *blob = packet_get_blob(answer, &n_bytes);
-        struct packet part = {.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
 
         part_join(&all, packet_get_blob(&part, &n_bytes));
     }
@@ -287,7 +282,7 @@ static int32_t updates_compare(const struct call *call, hsdp_model *model)
     uint64_t ticket = 0;
 
     request_of_model(&adamw, model, &text, &request);
-    request.alike = model->adamw_text;
+    request.alike = model->adamw_text != NULL ? model->adamw_text : "";
     return job_request(&adamw, model->job, &request, (struct follow_up){NULL, NULL, model},
                        &ticket);
 }
@@ -442,13 +437,11 @@ static int32_t step_close(const struct call *call, hsdp_model *model, bool is_pu
 
 static int32_t end_check(const struct call *call, hsdp_model *model, const void *stream)
 {
-    int32_t status;
+    int32_t status = stream_check(call, stream);
 
-    if (stream != NULL) {
-        return error_raise(call, HSDP_ERR_INVALID, "%s: a stream, where a CPU has only NULL",
-                           call->name);
+    if (status == HSDP_OK) {
+        status = step_await(call, model);
     }
-    status = step_await(call, model);
     if (status == HSDP_ERR_NONFINITE) {
         status = error_raise(call, HSDP_ERR_STATE,
                              "%s: the norm is not finite, and the step has error_if_nonfinite; "
@@ -487,14 +480,13 @@ static int32_t table_discard(hsdp_model *model, void *stream, struct hsdp_error 
     if (status != HSDP_OK) {
         return status;
     }
-    if (stream != NULL) {
-        status = error_raise(&call, HSDP_ERR_INVALID,
-                             "step.discard: a stream, where a CPU has only NULL");
-    } else if (model->step.has_updated) {
+    status = stream_check(&call, stream);
+    if (status == HSDP_OK && model->step.has_updated) {
         status = error_raise(&call, HSDP_ERR_STATE,
                              "step.discard: hsdp.adamw has updated the parameters; step.end was "
                              "expected");
-    } else {
+    }
+    if (status == HSDP_OK) {
         status = step_close(&call, model, false, &ticket);
     }
     return job_leave(model->job, status);

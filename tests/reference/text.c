@@ -59,3 +59,12 @@ int32_t text_close(const struct call *call, struct text *text, char *ret_text, u
     free(text->chars);
     return status;
 }
+
+char *text_take(struct text *text)
+{
+    if (text_end(text)) {
+        return text->chars;
+    }
+    free(text->chars);
+    return NULL;
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts of any length, written with fprintf, for reports in JSON. */
+/* Texts of any length, written with fprintf: reports in JSON, and lines that ranks compare. */
 #ifndef REFERENCE_TEXT_H
 #define REFERENCE_TEXT_H
 
@@ -32,5 +32,8 @@ void text_quote(FILE *file, const char *string);
  */
 int32_t text_close(const struct call *call, struct text *text, char *ret_text, uint64_t max_bytes,
                    uint64_t *ret_bytes);
+
+/** Ends the text and gives it to the caller, who frees it; NULL if there was too little memory. */
+char *text_take(struct text *text);
 
 #endif /* REFERENCE_TEXT_H */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model.h"
+#include "text.h"
 
 /* The ranks that a selector picks, seen from another rank. */
 static void ranks_of(const hsdp_model *model, const char *selector, uint32_t rank,
@@ -137,14 +138,14 @@ void ties_write(const hsdp_model *model, struct packet *packet)
         struct ranks members;
 
         if (tie_of(model, p) != NULL) {
-            char *line = NULL;
-            size_t n_bytes = 0;
-            FILE *file = open_memstream(&line, &n_bytes);
+            struct text text;
+            char *line;
 
-            if (file != NULL) {
-                tie_line_write(model, p, file);
-                fclose(file);
+            if (text_open(&text)) {
+                tie_line_write(model, p, text.file);
             }
+            line = text_take(&text);
+            packet->is_bad = packet->is_bad || line == NULL;
             tie_members(model, p, &members);
             packet_put_text(packet, model->params[p].info.name);
             packet_put_blob(packet, members.ranks, members.n * sizeof(uint32_t));
@@ -177,13 +178,12 @@ static bool tie_find(struct packet *part, const char *name, struct tie *ret)
 
 static struct packet blob_at(struct packet answer, uint32_t index)
 {
-    size_t n_bytes = 0;
-    const void *blob = "";
+    struct packet part = packet_get_part(&answer);
 
-    for (uint32_t i = 0; i <= index; i++) {
-        blob = packet_get_blob(&answer, &n_bytes);
+    for (uint32_t i = 0; i < index; i++) {
+        part = packet_get_part(&answer);
     }
-    return (struct packet){.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
+    return part;
 }
 
 static int32_t tie_compare(const struct call *call, const hsdp_model *model, struct packet answer,
@@ -272,10 +272,7 @@ int32_t ties_count(const struct call *call, hsdp_model *model, uint64_t *ret_n_n
         }
     }
     request_of_job(call, model->job, &text, &request);
-    request.payload = payload.bytes != NULL ? payload.bytes : (unsigned char *)"";
-    request.payload_bytes = payload.n_bytes;
-    request.refusal = payload.is_bad ? HSDP_ERR_NO_MEMORY : HSDP_OK;
-    request.sentence = "no memory";
+    request_carry(&request, &payload);
     status = job_meet(call, model->job, &request, &answer);
     for (uint32_t r = 0; r < model->job->launch.world_ranks && status == HSDP_OK; r++) {
         names_add(model, blob_at(answer, r), r, ret_n_names);
@@ -402,10 +399,7 @@ int32_t ties_sync(const struct call *call, hsdp_model *model)
         }
     }
     request_of_job(call, model->job, &text, &request);
-    request.payload = payload.bytes != NULL ? payload.bytes : (unsigned char *)"";
-    request.payload_bytes = payload.n_bytes;
-    request.refusal = payload.is_bad ? HSDP_ERR_NO_MEMORY : HSDP_OK;
-    request.sentence = "no memory";
+    request_carry(&request, &payload);
     status = job_meet(call, model->job, &request, &answer);
     if (status == HSDP_OK) {
         ties_take(model, answer);

@@ -2,10 +2,12 @@
 /* Units: unshard, release, and gradients from elsewhere. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "model.h"
+#include "text.h"
 
 /* --------------------------------------------------------------------------- what the host sees */
 
@@ -118,12 +120,14 @@ static int32_t unshard_check(const struct call *call, const hsdp_model *model, u
     if (status != HSDP_OK) {
         return status;
     }
-    if (use < HSDP_USE_FORWARD || use > HSDP_USE_BACKWARD_SET || stream != NULL) {
-        return unit_refuse(call, model, unit, HSDP_ERR_INVALID,
-                           "was to be used as %" PRId32
-                           " on stream %p; 0 (forward), 1 and 2 (backward) on "
-                           "stream NULL are allowed",
-                           use, stream);
+    if (use < HSDP_USE_FORWARD || use > HSDP_USE_BACKWARD_SET) {
+        return unit_refuse(
+            call, model, unit, HSDP_ERR_INVALID,
+            "was to be used as %" PRId32 "; 0 (forward), 1 and 2 (backward) are allowed", use);
+    }
+    status = stream_check(call, stream);
+    if (status != HSDP_OK) {
+        return status;
     }
     if (model->step.is_open || model->is_editing) {
         return unit_refuse(call, model, unit, HSDP_ERR_STATE,
@@ -198,10 +202,8 @@ static int32_t table_release(hsdp_model *model, uint32_t unit, void *stream,
         return status;
     }
     status = unit_check(&call, model, unit);
-    if (status == HSDP_OK && stream != NULL) {
-        status = error_raise(&call, HSDP_ERR_INVALID,
-                             "unit.release: a stream, where a CPU has "
-                             "only NULL");
+    if (status == HSDP_OK) {
+        status = stream_check(&call, stream);
     }
     if (status == HSDP_OK && model->units[unit].n_uses == 0) {
         status = unit_refuse(&call, model, unit, HSDP_ERR_STATE,
@@ -276,33 +278,54 @@ static int32_t table_grad_add(hsdp_model *model, uint32_t param, const struct hs
 
 /* -------------------------------------------------------------------------------------- compare */
 
+/* The units made whole, a line each; NULL if there is no memory. */
+static char *lines_take(struct packet *made_whole)
+{
+    struct text lines;
+    char *chars;
+    bool is_open = text_open(&lines);
+
+    while (is_open && made_whole->at < made_whole->n_bytes && !made_whole->is_bad) {
+        fprintf(lines.file, "unit \"%s\"\n", packet_get_text(made_whole));
+    }
+    chars = text_take(&lines);
+    if (made_whole->is_bad) {
+        free(chars);
+        chars = NULL;
+    }
+    packet_free(made_whole);
+    return chars;
+}
+
 static int32_t class_compare(const struct call *call, hsdp_model *model, uint32_t class_index)
 {
     struct class_log *log = &model->logs[class_index];
     struct request request = {
         .operation = "unit.unshard", .group = "", .unit = "", .sentence = "", .payload = ""};
     struct meeting_text text;
-    char alike[4096] = "";
-    size_t n = 0;
+    char *lines = lines_take(&log->made_whole);
     uint64_t ticket = 0;
+    int32_t status;
 
-    while (log->made_whole.at < log->made_whole.n_bytes && n < sizeof(alike)) {
-        n += (size_t)snprintf(alike + n, sizeof(alike) - n, "unit \"%s\"\n",
-                              packet_get_text(&log->made_whole));
+    if (lines == NULL) {
+        return error_raise(call, HSDP_ERR_NO_MEMORY, "%s: no memory", call->name);
     }
-    packet_free(&log->made_whole);
     if (log->resting.n == 1) {
+        free(lines);
         return HSDP_OK;
     }
     request.key = text.key;
     request.members = log->resting.ranks;
     request.n_members = log->resting.n;
-    request.alike = alike;
+    request.alike = lines;
     request.sequence = ++log->n_compared;
     request.timeout_ms = job_timeout_ms(model->job);
     snprintf(text.key, sizeof(text.key), "model.%" PRIu64 ".uses.%" PRIu32 ".%" PRIu64,
              model->number, class_index, request.sequence);
-    return job_request(call, model->job, &request, (struct follow_up){NULL, NULL, model}, &ticket);
+    status =
+        job_request(call, model->job, &request, (struct follow_up){NULL, NULL, model}, &ticket);
+    free(lines);
+    return status;
 }
 
 int32_t uses_compare(const struct call *call, hsdp_model *model)

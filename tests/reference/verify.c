@@ -122,13 +122,11 @@ static bool entry_read(struct packet *part, struct entry *ret)
 /* What a rank has written, behind its part of the step. */
 static struct packet part_of(struct packet answer, uint32_t rank)
 {
-    struct packet part = {.bytes = NULL};
+    struct packet part = packet_get_part(&answer);
     size_t n_bytes;
 
-    for (uint32_t r = 0; r <= rank; r++) {
-        const void *blob = packet_get_blob(&answer, &n_bytes);
-
-        part = (struct packet){.bytes = (unsigned char *)blob, .n_bytes = n_bytes};
+    for (uint32_t r = 0; r < rank; r++) {
+        part = packet_get_part(&answer);
     }
     packet_get_blob(&part, &n_bytes);
     return part;
