@@ -12,6 +12,8 @@
 #include "job.h"
 
 #define TICK_MS    100
+#define SEND_MS    500  /* the server may take a frame so long behind its deadline */
+#define FAILURE_MS 1000 /* and so long news of a failure */
 #define GRACE_MS   700  /* who waits for this rank as long has more to tell */
 #define STOPPED_MS 1000 /* who sleeps so much longer than asked was stopped */
 
@@ -21,15 +23,13 @@ void connection_send(hsdp_job *job, struct frame frame, const struct packet *pac
 {
     struct iovec parts[2] = {{&frame, sizeof(frame)}, {NULL, 0}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
-    uint64_t until = now_ms() + job_timeout_ms(job) + 500;
-    bool is_failure = frame.kind == FRAME_FAILED;
+    bool is_failure =
+        frame.kind == FRAME_FAILED; /* on any thread, to which timeouts are not open */
+    uint64_t until = now_ms() + (is_failure ? FAILURE_MS : job_timeout_ms(job) + SEND_MS);
 
     if (packet != NULL) {
         parts[1] = (struct iovec){packet->bytes, packet->n_bytes};
         frame.n_bytes = packet->n_bytes;
-    }
-    if (is_failure) {
-        until = now_ms() + 1000;
     }
     pthread_mutex_lock(&job->send_mutex);
     while (!job->is_torn && parts[0].iov_len + parts[1].iov_len > 0) {
@@ -103,13 +103,15 @@ static void server_is_lost(hsdp_job *job)
 /* The host has made no call for too long. */
 static void heartbeat_watch(hsdp_job *job)
 {
-    uint64_t limit_ms =
-        (uint64_t)settings_number(&job->settings, "heartbeat_timeout_seconds") * 1000;
-    uint64_t phase_ms = job->n_phases > 0 ? job_timeout_ms(job) : 0;
     uint64_t last_ms = atomic_load(&job->last_call_ms);
     uint64_t now = now_ms();
+    uint64_t limit_ms, phase_ms;
     struct hsdp_error error = HSDP_ERROR_INIT;
 
+    pthread_mutex_lock(&job->mutex);
+    limit_ms = (uint64_t)settings_number(&job->settings, "heartbeat_timeout_seconds") * 1000;
+    phase_ms = job->n_phases > 0 ? job_timeout_ms(job) : 0;
+    pthread_mutex_unlock(&job->mutex);
     limit_ms = phase_ms > limit_ms ? phase_ms : limit_ms;
     if (atomic_load(&job->is_busy) || now < last_ms || now - last_ms < limit_ms + GRACE_MS) {
         return;
@@ -171,18 +173,17 @@ static void *connection_run(void *argument)
 
 /* ----------------------------------------------------------------------------- opening, closing */
 
-static int32_t nobody_listens(const struct call *call, const hsdp_job *job, uint64_t waited_ms)
+static int32_t nobody_listens(const struct call *call, hsdp_job *job, uint64_t waited_ms)
 {
     struct hsdp_error error = HSDP_ERROR_INIT;
 
-    (void)job;
     error.status = HSDP_ERR_TIMEOUT;
     error.n_missing_ranks = 1; /* rank 0 */
     error.waited_ms = waited_ms;
     snprintf(error.operation, sizeof(error.operation), "%s", call->name);
     snprintf(error.message, sizeof(error.message), "%s: no sign of rank 0 within %" PRIu64 " ms",
              call->name, waited_ms);
-    job_fail_here((hsdp_job *)job, &error);
+    job_fail_here(job, &error);
     return error_pass(call, &error);
 }
 
@@ -190,7 +191,6 @@ int32_t connection_open(const struct call *call, hsdp_job *job, const char *plac
                         uint64_t deadline_ms)
 {
     const struct operation connecting = {.start_ms = now_ms(), .name = "job.connect"};
-    uint64_t start_ms = connecting.start_ms;
     int error;
 
     job->fd = channel_connect(place);
@@ -199,7 +199,7 @@ int32_t connection_open(const struct call *call, hsdp_job *job, const char *plac
             return job_failure(call, job, &connecting);
         }
         if (now_ms() >= deadline_ms) {
-            return nobody_listens(call, job, now_ms() - start_ms);
+            return nobody_listens(call, job, now_ms() - connecting.start_ms);
         }
         poll(NULL, 0, 10);
         job->fd = channel_connect(place);

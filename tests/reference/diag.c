@@ -37,12 +37,9 @@ static void settings_write(hsdp_job *job, FILE *file)
     fprintf(file, "]}");
 }
 
-/* "timeout_ms" of an operation that begins now, and where it comes from; `own` is a group's. */
+/* "timeout_ms" of an operation that begins now, and where it comes from; own_ms is a group's. */
 static void timeout_write(const hsdp_job *job, FILE *file, uint64_t own_ms)
 {
-    const char *value, *source = "";
-
-    settings_tell(&quiet, &job->settings, "nccl_timeout_seconds", &value, &source);
     fprintf(file,
             "\"timeout_ms\":%" PRIu64 ",\"source\":", own_ms != 0 ? own_ms : job_timeout_ms(job));
     if (own_ms != 0) {

@@ -3,9 +3,7 @@
 #include "job.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -383,10 +381,11 @@ static int32_t table_phase_push(hsdp_job *job, const char *phase, uint64_t timeo
                          error_raise(&call, HSDP_ERR_STATE,
                                      "job.phase_push: %d phases are open already", MOST_PHASES));
     }
-    next = &job->phases[job->n_phases];
+    pthread_mutex_lock(&job->mutex);
+    next = &job->phases[job->n_phases++];
     snprintf(next->name, sizeof(next->name), "%s", phase);
     next->timeout_ms = timeout_ms;
-    job->n_phases++;
+    pthread_mutex_unlock(&job->mutex);
     return job_leave(job, HSDP_OK);
 }
 
@@ -403,7 +402,9 @@ static int32_t table_phase_pop(hsdp_job *job, struct hsdp_error *reterr)
                                           "job.phase_pop: no phase is open; job.phase_push was "
                                           "expected"));
     }
+    pthread_mutex_lock(&job->mutex);
     job->n_phases--;
+    pthread_mutex_unlock(&job->mutex);
     return job_leave(job, HSDP_OK);
 }
 

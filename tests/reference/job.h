@@ -73,11 +73,11 @@ struct hsdp_job {
     pid_t pid;
     char name[64];
     struct launch launch;
-    struct settings settings;
+    struct settings settings;  /* after create, and phases, written under the mutex: others read */
     struct hsdp_job_spec spec; /* callbacks only: its texts are the host's */
     struct server *server;     /* on rank 0 of several */
     bool has_tried;            /* connect was called */
-    bool is_connected;
+    atomic_bool is_connected;
     bool is_closed;
     struct phase phases[MOST_PHASES];
     uint32_t n_phases;
@@ -141,7 +141,7 @@ int32_t job_table_connect(hsdp_job *job, struct hsdp_error *reterr);
 
 /** Gives keys that are not set the values that follow from others. */
 int32_t job_settings_derive(const struct call *call, struct settings *settings);
-/** What the values have to do with each other, and with this plugin. */
+/** HSDP_ERR_INVALID for values that do not go together, and what this plugin does not have. */
 int32_t job_settings_check(const struct call *call, const struct settings *settings);
 /* Functions of the table. */
 int32_t job_table_setting(const hsdp_job *job, const char *key, const char **ret_value,

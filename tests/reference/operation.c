@@ -8,8 +8,8 @@
 
 #include "job.h"
 
-#define GRACE_MS                                                                                   \
-    500 /* the server tells of a deadline; without a sign of it a rank goes by itself */
+/* The server tells of a deadline; so long behind it, without a sign, a rank goes by itself. */
+#define GRACE_MS 500
 
 static void operation_free(struct operation *op)
 {
@@ -179,7 +179,7 @@ int32_t job_request(const struct call *call, hsdp_job *job, const struct request
         request_write(request, &packet);
     }
     if (op == NULL || packet.is_bad) {
-        free(op);
+        free(op); /* it has no answer yet */
         packet_free(&packet);
         return error_raise(call, HSDP_ERR_NO_MEMORY, "%s: no memory for %zu bytes to be sent",
                            call->name, request->payload_bytes);

@@ -288,6 +288,7 @@ static void counters_keep(struct proof *proof, bool is_back)
             proof->counts[c] = job->counts[c];
         }
     }
+    pthread_mutex_lock(&job->mutex);
     for (struct traffic *t = job->traffic; t != NULL && n < MOST_TRAFFIC; t = t->next, n++) {
         if (is_back) { /* new ones have been appended: theirs is 0 */
             t->n_bytes = proof->traffic[n].n_bytes;
@@ -296,6 +297,7 @@ static void counters_keep(struct proof *proof, bool is_back)
             proof->traffic[n] = *t;
         }
     }
+    pthread_mutex_unlock(&job->mutex);
 }
 
 /* No trace is left: everything counts from 1 again. */

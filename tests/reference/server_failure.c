@@ -66,7 +66,7 @@ static void error_miss(struct hsdp_error *error, uint32_t rank)
     error->n_missing_ranks++;
 }
 
-/* "rank 1" or "ranks 1, 2, ...": who has not come to a meeting. */
+/* "rank 1, 2, ...": who has not come to a meeting. */
 static void missing_say(const struct server *server, const struct meeting *meeting,
                         struct hsdp_error *error)
 {
