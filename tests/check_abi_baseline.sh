@@ -120,6 +120,21 @@ breaks "a macro less" "names text layout" job.h '/define HSDP_LOG_DEBUG/d'
 breaks "a function of the loader of another type" "text types" loader.h \
     's/^const char \*hsdp_plugin_path/const void *hsdp_plugin_path/'
 
+# hides NAME FILE: a value is changed where no gate looks; that it is included is seen.
+hides() {
+    tree_fresh
+    mkdir -p "$(dirname "$tree/include/hsdp/$2")"
+    printf '#undef HSDP_ADAMW_EXTENSION\n#define HSDP_ADAMW_EXTENSION "hsdp.adam"\n' >"$tree/include/hsdp/$2"
+    edit hsdp.h "s,^#include \"hsdp/unit.h\",&\n#include \"$3$2\","
+    gates_that_refuse >"$scratch/gates"
+    [ "$(tr '\n' ' ' <"$scratch/gates")" = "text " ]
+    tap_report $? "abi: $1 is refused by text" "$scratch/gates"
+}
+hides "a header in a folder of its own" detail/other.h hsdp/
+hides "a header of another folder" ../other/other.h hsdp/
+hides "a header by another name" other.inc hsdp/
+hides "a header beside it" detail/other.h ''
+
 tree_fresh
 edit mesh.h 's,^#define HSDP_MESH_MAX_DIMS,/* More\n * words. */\n&,'
 says "a comment more is none of it" 0 ''
