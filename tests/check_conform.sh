@@ -150,6 +150,23 @@ finds LEAVE "$again" 'all ranks have ended, but not a process that one has start
 finds WRITE "$again" 'rank 0 wrote to stderr: "loud\\nloud'
 finds BUFFER "$again" 'rank 0 wrote to stdout: "late'
 finds FLOOD "$again" 'rank 0 wrote to stderr: "a flood of words.* and more$' --tap
+finds INJECT "$again" 'a line\?ok 77 - \?\[31mred' --tap
+finds DAEMON "$again" 'ended by SIGABRT \(signal 6\)'
+left=0
+for process in /proc/[0-9]*; do
+    ! grep -qs "$scratch/DAEMON.so" "$process/maps" || left=1
+done
+[ "$left" -eq 0 ]
+tap_report $? "hsdp-conform: what daemons a plugin has started end with the kit"
+"$HSDP_CONFORM" --plugin "$scratch/BUFFER.so" --chapter negotiation --check "$again" <&- >"$output" 2>&1
+[ $? -eq 1 ] && grep -q 'rank 0 wrote to stdout: "late' "$output"
+tap_report $? "hsdp-conform: a closed standard input hides nothing" "$output"
+lines="$scratch/two
+ok 99"
+ln -s "$scratch/INJECT.so" "$lines"
+"$HSDP_CONFORM" --plugin "$lines" --chapter negotiation --check "$again" --tap >"$output" 2>&1
+! grep -q '^ok 99' "$output" && grep -q 'two?ok 99$' "$output"
+tap_report $? "hsdp-conform: --tap keeps a path of several lines on one" "$output"
 finds SILENCE "$again" 'answers HSDP_OK \(0\), where$'
 finds BEHAVE 'describe is JSON' 'describe has no text "plugin_name"'
 finds BEHAVE 'hold no NULL' 'struct hsdp_mesh_ops of [0-9]+ bytes holds NULL at byte 8'

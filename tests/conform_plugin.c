@@ -16,8 +16,10 @@
 #define LEAVE   5 /* starts a process, and leaves it behind */
 #define ABORT   6
 #define FLOOD   7
-#define BUFFER  8 /* writes to stdout, but only what stays in a buffer until the process ends */
-#define SILENCE 9 /* describes nothing, but says that it does */
+#define BUFFER  8  /* writes to stdout, but only what stays in a buffer until the process ends */
+#define SILENCE 9  /* describes nothing, but says that it does */
+#define INJECT  10 /* has a sentence of several lines, which is none */
+#define DAEMON  11 /* starts a process in a session of its own, and crashes */
 
 #ifndef HOW
 #define HOW BEHAVE
@@ -50,6 +52,20 @@ static int32_t plugin_describe(char *ret_text, uint64_t max_bytes, uint64_t *ret
     }
     if (HOW == ABORT) {
         abort();
+    }
+    if (HOW == DAEMON && fork() == 0) {
+        setsid();
+        pause();
+    }
+    if (HOW == DAEMON) {
+        abort();
+    }
+    if (HOW == INJECT) {
+        memset(&reterr->status, 0, sizeof(*reterr) - sizeof(reterr->struct_size));
+        reterr->status = HSDP_ERR_STATE;
+        strcpy(reterr->operation, "describe");
+        strcpy(reterr->message, "a line\nok 77 - \033[31mred");
+        return HSDP_ERR_STATE;
     }
     if (HOW == EXIT) {
         exit(0);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "wrong.h"
@@ -106,6 +107,49 @@ static void umask_change(void)
 static void changes_umask(void)
 {
     at_create(umask_change);
+}
+
+/* The first rank leads its group already, and cannot do so. */
+static void session_begin(void)
+{
+    setsid();
+}
+
+static void begins_session(void)
+{
+    at_create(session_begin);
+}
+
+/* As daemons do: nothing of it is left in the group of its rank. */
+static void daemon_start(void)
+{
+    pid_t process = fork();
+
+    if (process == 0) {
+        setsid();
+        while (fork() == 0) {
+            pause();
+        }
+        _exit(0);
+    }
+    waitpid(process, NULL, 0);
+}
+
+static void leaves_daemon(void)
+{
+    at_create(daemon_start);
+}
+
+static int32_t describe_acting(char *ret_text, uint64_t max_bytes, uint64_t *ret_bytes,
+                               struct hsdp_error *reterr)
+{
+    mask_change();
+    return wrong.real->describe(ret_text, max_bytes, ret_bytes, reterr);
+}
+
+static void blocks_signal_to_describe(void)
+{
+    wrong.api.describe = describe_acting;
 }
 
 static void *sleep_on(void *user)
@@ -242,6 +286,12 @@ static const struct wrong_fault faults[] = {
      "leaves another rounding mode", rounds_its_own_way},
     {"changes-umask", "hygiene", "folder, locale and limits stay as they were",
      "changes the file mode creation mask", changes_umask},
+    {"begins-a-session", "hygiene", "folder, locale and limits stay as they were",
+     "takes ranks out of their process group", begins_session},
+    {"leaves-a-daemon", "hygiene", "folder, locale and limits stay as they were",
+     "a process of a session of its own outlives its job", leaves_daemon},
+    {"blocks-a-signal-to-describe", "hygiene", "signal handlers stay as they were",
+     "describe() blocks a signal", blocks_signal_to_describe},
     {"leaves-a-thread", "hygiene", "no thread outlives the last job", "a thread outlives its job",
      leaves_thread},
     {"leaks-a-descriptor", "hygiene", "no descriptor is left open",

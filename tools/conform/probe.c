@@ -76,9 +76,12 @@ enum probe_answer probe_plugin(const struct runner_setup *setup, struct probe *r
         return PROBE_UNABLE;
     }
     if (found.status != HSDP_OK) {
+        runner_plain(found.message);
         snprintf(ret_reason, max_bytes, "the plugin does not load: %s", found.message);
         return PROBE_BREAKS;
     }
     *ret = found.probe;
+    runner_plain(ret->plugin.name);
+    runner_plain(ret->plugin.version);
     return PROBE_LOADS;
 }

@@ -4,10 +4,14 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#define STRANGERS_MS 500u
 
 /* stdin is empty; the other two go where the runner looks into them. */
 static void files_redirect(const int output_fds[2])
@@ -40,6 +44,7 @@ static void process_prepare(const struct runner *runner, uint32_t rank, pid_t pa
     if (getppid() != parent) {
         _exit(1); /* it was killed before that */
     }
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* what daemons leave behind comes to this rank */
     setpgid(0, runner->process_group);
     crashes_prepare();
     files_redirect(runner->ranks[rank].output_fds);
@@ -58,6 +63,39 @@ static void plugin_load(struct conform *conform)
                    "it cannot be loaded: %s", err.message);
     conform->api = hsdp_plugin_api(plugin); /* it stays loaded: what it has made may live on */
     conform_enter(conform, "");
+}
+
+/* Whether a process that this one has started, or that came to it, has left the group: those that
+ * are still in it the runner finds. */
+static bool stranger_lives(void)
+{
+    char path[64];
+    bool lives = false;
+    FILE *file;
+    long process;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%ld/children", (long)getpid());
+    file = fopen(path, "re");
+    while (file != NULL && !lives && fscanf(file, "%ld", &process) == 1) {
+        lives = getpgid((pid_t)process) != getpgrp() &&
+                waitpid((pid_t)process, NULL, WNOHANG) != (pid_t)process;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return lives;
+}
+
+/* Those that are about to end may do so for a moment longer. */
+static void strangers_expect_none(struct conform *conform)
+{
+    uint64_t begin_ms = conform_now_ms();
+
+    while (stranger_lives()) {
+        conform_expect(conform, conform_now_ms() - begin_ms < STRANGERS_MS,
+                       "its part was done, but a process that it has started goes on");
+        conform_sleep_ms(1);
+    }
 }
 
 void rank_play(const struct runner *runner, uint32_t rank, pid_t parent)
@@ -79,6 +117,7 @@ void rank_play(const struct runner *runner, uint32_t rank, pid_t parent)
         plugin_load(&conform);
     }
     runner->check->run(&conform);
+    strangers_expect_none(&conform);
     atomic_store(&own->has_returned, 1u);
     exit(0); /* not _exit: what the plugin left in a buffer is output, too */
 }

@@ -5,11 +5,21 @@
 
 #include "report.h"
 
+/* A line of its own, also where a path has several. */
+static void line_print(const char *label, const char *text)
+{
+    char line[8192];
+
+    snprintf(line, sizeof(line), "%s", text);
+    runner_plain(line);
+    printf("# %s %s\n", label, line);
+}
+
 static void tap_begin(const struct report *report)
 {
-    printf("TAP version 13\n1..%zu\n# hsdp-conform " PACKAGE_VERSION "\n# plugin %s\n"
-           "# seed %" PRIu64 "\n",
-           report->n_items, report->options->plugin_path, report->options->seed);
+    printf("TAP version 13\n1..%zu\n# hsdp-conform " PACKAGE_VERSION "\n", report->n_items);
+    line_print("plugin", report->options->plugin_path);
+    printf("# seed %" PRIu64 "\n", report->options->seed);
     fflush(stdout);
 }
 
@@ -43,7 +53,7 @@ static void tap_done(const struct report *report, const struct report_item *item
     if (result->status == RUNNER_FAILED) {
         printf("# promise: %s\n# found: %s\n", item->check->promise, result->message);
         if (report_command(report, item, command, sizeof(command))) {
-            printf("# again: %s\n", command);
+            line_print("again:", command);
         }
     }
     fflush(stdout);

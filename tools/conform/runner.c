@@ -34,6 +34,15 @@ static void message_add(struct runner_result *result, const char *format, ...)
     va_end(args);
 }
 
+void runner_plain(char *text)
+{
+    for (char *at = text; *at != '\0'; at++) {
+        unsigned char letter = (unsigned char)*at;
+
+        *at = letter < ' ' || letter == 127 ? '?' : *at;
+    }
+}
+
 static const char *signal_name(int number)
 {
     static const struct {
@@ -259,16 +268,25 @@ static void process_ended(struct runner *runner, pid_t process, int wait_status)
 }
 
 /* Takes up those of the group that have ended, also what ranks have left to us; false when none of
- * it is left. */
+ * it is left. A rank counts as well where a plugin has taken it out of the group. */
 static bool group_reap(struct runner *runner)
 {
     int wait_status = 0;
     pid_t process;
+    bool is_alive;
 
     while ((process = waitpid(-runner->process_group, &wait_status, WNOHANG)) > 0) {
         process_ended(runner, process, wait_status);
     }
-    return process == 0;
+    is_alive = process == 0;
+    for (uint32_t rank = 0; rank < runner->n_ranks; rank++) {
+        process = runner->ranks[rank].process;
+        if (process != 0 && waitpid(process, &wait_status, WNOHANG) == process) {
+            process_ended(runner, process, wait_status);
+        }
+        is_alive = is_alive || runner->ranks[rank].process != 0;
+    }
+    return is_alive;
 }
 
 static uint32_t n_running(const struct runner *runner)
@@ -381,6 +399,7 @@ static void runner_finish(struct runner *runner)
 {
     verdict_take(runner);
     output_judge(runner);
+    runner_plain(runner->result.message);
     runner->result.ms = conform_now_ms() - runner->begin_ms;
     if (runner->setup->ret_shared != NULL) {
         memcpy(runner->setup->ret_shared, runner->slot->shared, runner->setup->ret_shared_bytes);

@@ -65,4 +65,7 @@ bool runner_start(struct runner *ret, const struct runner_setup *setup,
 /** Looks after them; true once all have ended, and ret->result is whole. Then it needs no end. */
 bool runner_poll(struct runner *runner);
 
+/** What a plugin says is one line of text, whatever it holds: control characters become '?'. */
+void runner_plain(char *text);
+
 #endif /* CONFORM_RUNNER_H */

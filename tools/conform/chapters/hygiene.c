@@ -29,10 +29,20 @@ hsdp_plugin *hygiene_load(struct conform *conform, const char *path)
     return plugin;
 }
 
+/* A host may do so at any time: also this leaves the process as it is. */
+static void description_ask(struct conform *conform)
+{
+    uint64_t n_bytes = 0;
+
+    conform_must_refuse(conform, conform->api->describe(NULL, 0, &n_bytes, &conform->err),
+                        HSDP_ERR_BUFFER_TOO_SMALL);
+}
+
 void hygiene_train(struct conform *conform, const struct scene_spec *spec)
 {
     struct scene scene;
 
+    description_ask(conform);
     scene_join(&scene, conform, spec);
     scene_gather(&scene);
     scene_model(&scene, "");
@@ -134,6 +144,7 @@ static void signals_run(struct conform *conform)
 
     handlers_copy(&before);
     plugin = hygiene_load(conform, conform->plugin_path);
+    description_ask(conform);
     handlers_compare(conform, &before, "when the plugin is loaded");
     scene_join(&scene, conform, &spec);
     scene_model(&scene, "verify=access");
@@ -165,6 +176,8 @@ static void process_run(struct conform *conform)
     struct rlimit limits[2];
     mode_t mask = umask(027);
     int priority = getpriority(PRIO_PROCESS, 0);
+    pid_t group = getpgrp();
+    pid_t session = getsid(0);
 
     getrlimit(RLIMIT_NOFILE, &limits[0]);
     conform_expect(conform, getcwd(folder[0], sizeof(folder[0])) != NULL, "there is no folder");
@@ -179,6 +192,8 @@ static void process_run(struct conform *conform)
                    "the locale has changed from \"%s\" to \"%s\"", locale[0], locale[1]);
     conform_expect(conform, umask(mask) == 027, "the file mode creation mask has changed");
     conform_expect(conform, getpriority(PRIO_PROCESS, 0) == priority, "the priority has changed");
+    conform_expect(conform, getpgrp() == group && getsid(0) == session,
+                   "the process group or the session has changed");
     conform_expect(conform, limits[0].rlim_cur == limits[1].rlim_cur,
                    "the limit of descriptors has changed");
 }
