@@ -64,6 +64,11 @@ HSDP_RUN_ID=x RANK=7 WORLD_SIZE=3 HSDP_SLOTS=none "$HSDP_CONFORM" --plugin "$HSD
     --chapter arguments --check 'job: NULL' --check 'plan: NULL' >"$output" 2>&1
 tap_report $? "hsdp-conform: a launcher's environment and settings do not reach the ranks" "$output"
 
+TMPDIR=$scratch/none "$HSDP_CONFORM" --plugin "$HSDP_TEST_PLUGIN" --chapter hygiene --check 'leaves no file' \
+    >"$output" 2>&1
+tap_report $? "hsdp-conform: what cannot be looked at for want of a folder is no fault of a plugin" "$output"
+says "and is told" 'no folder .*/none/conform-'
+
 if command -v python3 >/dev/null; then
     # shellcheck disable=SC2086
     "$HSDP_CONFORM" $negotiation --json --seed 12 2>&1 | python3 -c 'import json, sys

@@ -151,8 +151,9 @@ void hygiene_folder_make(struct conform *conform, struct hygiene_folder *ret)
 
     snprintf(ret->path, sizeof(ret->path), "%.96s/conform-XXXXXX",
              parent == NULL || parent[0] == '\0' ? P_tmpdir : parent);
-    conform_expect(conform, mkdtemp(ret->path) != NULL, "no folder %s: %s", ret->path,
-                   strerror(errno));
+    if (mkdtemp(ret->path) == NULL) {
+        conform_skip(conform, "no folder %s: %s", ret->path, strerror(errno));
+    }
 }
 
 static void line_write(const char *path, const char *text)
