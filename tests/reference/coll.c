@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "element.h"
 #include "group.h"
 
 struct kind {
@@ -37,19 +38,6 @@ static int32_t tensor_refuse(const struct call *call, int32_t status, const stru
                              const char *what)
 {
     return error_raise(call, status, "%s: %s: %s", call->name, kinds[coll->kind].name, what);
-}
-
-static bool is_contiguous(const struct hsdp_tensor *tensor)
-{
-    int64_t expected = 1;
-
-    for (int32_t d = tensor->n_dims - 1; tensor->strides != NULL && d >= 0; d--) {
-        if (tensor->shape[d] != 1 && tensor->strides[d] != expected) {
-            return false;
-        }
-        expected *= tensor->shape[d];
-    }
-    return true;
 }
 
 static enum element element_find(const struct hsdp_tensor *tensor)
@@ -88,7 +76,7 @@ static int32_t tensor_check(const struct call *call, const struct coll *coll,
         return tensor_refuse(call, HSDP_ERR_UNSUPPORTED, coll,
                              "elements that are not one lane of whole bytes");
     }
-    if (!is_contiguous(tensor)) {
+    if (!tensor_is_contiguous(tensor)) {
         return tensor_refuse(call, HSDP_ERR_UNSUPPORTED, coll, "a tensor that is not contiguous");
     }
     return HSDP_OK;

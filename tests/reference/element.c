@@ -45,6 +45,19 @@ bool dtype_of(const struct hsdp_tensor *tensor, enum dtype *ret)
     return true;
 }
 
+bool tensor_is_contiguous(const struct hsdp_tensor *tensor)
+{
+    int64_t expected = 1;
+
+    for (int32_t d = tensor->n_dims - 1; tensor->strides != NULL && d >= 0; d--) {
+        if (tensor->shape[d] != 1 && tensor->strides[d] != expected) {
+            return false;
+        }
+        expected *= tensor->shape[d];
+    }
+    return true;
+}
+
 static uint32_t bits_of(float value)
 {
     uint32_t bits;
@@ -137,13 +150,11 @@ void element_write(void *array, enum dtype dtype, uint64_t index, float value)
 
 float element_round(float value, enum dtype dtype)
 {
-    float rounded;
     uint16_t half;
 
     if (dtype == DTYPE_FP32) {
         return value;
     }
     element_write(&half, dtype, 0, value);
-    rounded = element_read(&half, dtype, 0);
-    return rounded;
+    return element_read(&half, dtype, 0);
 }

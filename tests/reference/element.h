@@ -15,6 +15,8 @@ const char *dtype_name(enum dtype dtype);
 bool dtype_find(const char *name, enum dtype *ret);
 /** False for a tensor of another dtype. */
 bool dtype_of(const struct hsdp_tensor *tensor, enum dtype *ret);
+/** True for one that is row-major without gaps, of any dtype. */
+bool tensor_is_contiguous(const struct hsdp_tensor *tensor);
 
 float element_read(const void *array, enum dtype dtype, uint64_t index);
 /** Rounds to the nearest, ties to even. */

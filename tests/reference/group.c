@@ -10,8 +10,7 @@
 #include "intake.h"
 #include "reference.h"
 
-#define MOST_COLLS        65536u
-#define MOST_STRIDE_BYTES 65536u
+#define MOST_COLLS 65536u
 
 static const struct intake spec_intake = {"spec", 24, sizeof(struct hsdp_group_spec)};
 static const struct intake info_intake = {"ret_info", 56, sizeof(struct hsdp_group_info)};
@@ -379,7 +378,7 @@ static int32_t table_start(hsdp_group *group, const struct hsdp_coll_spec *specs
     if (status != HSDP_OK) {
         return status;
     }
-    if (spec_bytes < coll_intake.first_bytes || spec_bytes > MOST_STRIDE_BYTES) {
+    if (spec_bytes < coll_intake.first_bytes || spec_bytes > MOST_STRUCT_BYTES) {
         status = error_raise(&call, HSDP_ERR_VERSION,
                              "group.start: %" PRIu64 " bytes between specs; ABI 1.0 has %zu",
                              spec_bytes, coll_intake.first_bytes);

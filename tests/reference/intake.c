@@ -5,9 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A size beyond is garbage: no header will ever have such a struct. */
-#define MOST_BYTES 65536u
-
 static size_t size_of(const void *theirs)
 {
     size_t n_bytes;
@@ -21,7 +18,7 @@ int32_t intake_check(const struct call *call, const struct intake *intake, const
     if (!call_has(call, intake->argument, theirs)) {
         return HSDP_ERR_INVALID;
     }
-    if (size_of(theirs) < intake->first_bytes || size_of(theirs) > MOST_BYTES) {
+    if (size_of(theirs) < intake->first_bytes || size_of(theirs) > MOST_STRUCT_BYTES) {
         return error_raise(call, HSDP_ERR_VERSION,
                            "%s: %s.struct_size is %zu; ABI 1.0 has %zu, this plugin, of ABI "
                            "%u.%u, %zu",

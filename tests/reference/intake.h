@@ -5,6 +5,9 @@
 
 #include "error.h"
 
+/* A size beyond is garbage: no header will ever have such a struct. */
+#define MOST_STRUCT_BYTES 65536u
+
 /*
  * One kind of struct. first_bytes is a number, not a sizeof: when fields are appended to the public
  * header, known_bytes grows with it, and the size of ABI 1.0 stays.

@@ -150,7 +150,7 @@ int32_t mesh_split(const struct call *call, const struct hsdp_mesh *mesh, uint32
 
 /* --------------------------------------------------------------------------------------- table */
 
-static int32_t entry_create(const struct hsdp_mesh_spec *spec, hsdp_mesh **ret_mesh,
+static int32_t table_create(const struct hsdp_mesh_spec *spec, hsdp_mesh **ret_mesh,
                             struct hsdp_error *reterr)
 {
     const struct call call = {"mesh.create", reterr};
@@ -178,7 +178,7 @@ static int32_t entry_create(const struct hsdp_mesh_spec *spec, hsdp_mesh **ret_m
     return HSDP_OK;
 }
 
-static int32_t entry_info(const hsdp_mesh *mesh, struct hsdp_mesh_info *ret_info,
+static int32_t table_info(const hsdp_mesh *mesh, struct hsdp_mesh_info *ret_info,
                           struct hsdp_error *reterr)
 {
     const struct call call = {"mesh.info", reterr};
@@ -201,7 +201,7 @@ static int32_t entry_info(const hsdp_mesh *mesh, struct hsdp_mesh_info *ret_info
     return HSDP_OK;
 }
 
-static int32_t entry_dim(const hsdp_mesh *mesh, uint32_t dim_index, const char **ret_name,
+static int32_t table_dim(const hsdp_mesh *mesh, uint32_t dim_index, const char **ret_name,
                          uint32_t *ret_ranks, struct hsdp_error *reterr)
 {
     const struct call call = {"mesh.dim", reterr};
@@ -220,7 +220,7 @@ static int32_t entry_dim(const hsdp_mesh *mesh, uint32_t dim_index, const char *
     return HSDP_OK;
 }
 
-static int32_t entry_coords(const hsdp_mesh *mesh, uint32_t rank, uint32_t *ret_coords,
+static int32_t table_coords(const hsdp_mesh *mesh, uint32_t rank, uint32_t *ret_coords,
                             uint64_t max_coords, struct hsdp_error *reterr)
 {
     const struct call call = {"mesh.coords", reterr};
@@ -244,7 +244,7 @@ static int32_t entry_coords(const hsdp_mesh *mesh, uint32_t rank, uint32_t *ret_
     return HSDP_OK;
 }
 
-static int32_t entry_members(const hsdp_mesh *mesh, const char *selector, uint32_t rank,
+static int32_t table_members(const hsdp_mesh *mesh, const char *selector, uint32_t rank,
                              uint32_t *ret_ranks, uint64_t max_ranks, uint64_t *ret_n_ranks,
                              struct hsdp_error *reterr)
 {
@@ -279,17 +279,17 @@ static int32_t entry_members(const hsdp_mesh *mesh, const char *selector, uint32
     return HSDP_OK;
 }
 
-static void entry_destroy(hsdp_mesh *mesh)
+static void table_destroy(hsdp_mesh *mesh)
 {
     free(mesh);
 }
 
 const struct hsdp_mesh_ops reference_mesh = {
     .struct_size = sizeof(struct hsdp_mesh_ops),
-    .create = entry_create,
-    .info = entry_info,
-    .dim = entry_dim,
-    .coords = entry_coords,
-    .members = entry_members,
-    .destroy = entry_destroy,
+    .create = table_create,
+    .info = table_info,
+    .dim = table_dim,
+    .coords = table_coords,
+    .members = table_members,
+    .destroy = table_destroy,
 };

@@ -53,19 +53,6 @@ int32_t param_check(const struct call *call, const hsdp_model *model, uint32_t p
                              call->name, param, model->n_params);
 }
 
-static bool tensor_is_contiguous(const struct hsdp_tensor *tensor)
-{
-    int64_t expected = 1;
-
-    for (int32_t d = tensor->n_dims - 1; tensor->strides != NULL && d >= 0; d--) {
-        if (tensor->shape[d] != 1 && tensor->strides[d] != expected) {
-            return false;
-        }
-        expected *= tensor->shape[d];
-    }
-    return true;
-}
-
 int32_t tensor_check(const struct call *call, const hsdp_model *model, uint32_t param,
                      const struct hsdp_tensor *tensor, enum dtype *ret_dtype)
 {

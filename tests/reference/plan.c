@@ -107,7 +107,7 @@ static int32_t defaults_derive(const struct call *call, struct hsdp_plan *plan)
 
 /* --------------------------------------------------------------------------- create and destroy */
 
-static void entry_destroy(hsdp_plan *plan)
+static void table_destroy(hsdp_plan *plan)
 {
     if (plan == NULL || atomic_fetch_sub(&plan->n_holders, 1) != 1) {
         return;
@@ -137,7 +137,7 @@ hsdp_plan *plan_hold(const hsdp_plan *plan)
     return held;
 }
 
-static int32_t entry_create(const hsdp_mesh *mesh, const struct hsdp_settings *settings,
+static int32_t table_create(const hsdp_mesh *mesh, const struct hsdp_settings *settings,
                             hsdp_plan **ret_plan, struct hsdp_error *reterr)
 {
     const struct call call = {"plan.create", reterr};
@@ -163,7 +163,7 @@ static int32_t entry_create(const hsdp_mesh *mesh, const struct hsdp_settings *s
         status = defaults_derive(&call, plan);
     }
     if (status != HSDP_OK) {
-        entry_destroy(plan);
+        table_destroy(plan);
         return status;
     }
     *ret_plan = plan;
@@ -191,7 +191,7 @@ static int32_t rows_grow(const struct call *call, void **rows, size_t row_bytes,
     return HSDP_OK;
 }
 
-static int32_t entry_add_class(hsdp_plan *plan, const struct hsdp_class_spec *spec,
+static int32_t table_add_class(hsdp_plan *plan, const struct hsdp_class_spec *spec,
                                uint32_t *ret_class, struct hsdp_error *reterr)
 {
     const struct call call = {"plan.add_class", reterr};
@@ -243,7 +243,7 @@ static int32_t unit_check(const struct call *call, const struct hsdp_plan *plan,
     return HSDP_OK;
 }
 
-static int32_t entry_add_unit(hsdp_plan *plan, const char *name, uint32_t class_index,
+static int32_t table_add_unit(hsdp_plan *plan, const char *name, uint32_t class_index,
                               uint32_t *ret_unit, struct hsdp_error *reterr)
 {
     const struct call call = {"plan.add_unit", reterr};
@@ -277,7 +277,7 @@ static int32_t entry_add_unit(hsdp_plan *plan, const char *name, uint32_t class_
     return HSDP_OK;
 }
 
-static int32_t entry_add_param(hsdp_plan *plan, const struct hsdp_param_spec *spec,
+static int32_t table_add_param(hsdp_plan *plan, const struct hsdp_param_spec *spec,
                                uint32_t *ret_param, struct hsdp_error *reterr)
 {
     const struct call call = {"plan.add_param", reterr};
@@ -354,7 +354,7 @@ static int32_t order_check(const struct call *call, const struct hsdp_plan *plan
                              plan->units[circle].name);
 }
 
-static int32_t entry_finish(hsdp_plan *plan, struct hsdp_error *reterr)
+static int32_t table_finish(hsdp_plan *plan, struct hsdp_error *reterr)
 {
     const struct call call = {"plan.finish", reterr};
     int32_t status;
@@ -378,11 +378,11 @@ static int32_t entry_finish(hsdp_plan *plan, struct hsdp_error *reterr)
 
 const struct hsdp_plan_ops reference_plan = {
     .struct_size = sizeof(struct hsdp_plan_ops),
-    .create = entry_create,
-    .add_class = entry_add_class,
-    .add_unit = entry_add_unit,
-    .add_param = entry_add_param,
-    .finish = entry_finish,
+    .create = table_create,
+    .add_class = table_add_class,
+    .add_unit = table_add_unit,
+    .add_param = table_add_param,
+    .finish = table_finish,
     .info = plan_info,
     .mesh = plan_mesh,
     .setting = plan_setting,
@@ -395,5 +395,5 @@ const struct hsdp_plan_ops reference_plan = {
     .segments = plan_segments,
     .writer = plan_writer,
     .report = plan_report,
-    .destroy = entry_destroy,
+    .destroy = table_destroy,
 };

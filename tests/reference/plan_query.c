@@ -13,7 +13,6 @@ static const struct intake buffer_intake = {"ret_info", 56, sizeof(struct hsdp_b
 static const struct intake param_intake = {"ret_info", 80, sizeof(struct hsdp_param_info)};
 
 #define SEGMENT_FIRST_BYTES 32u /* of ABI 1.0; hsdp_segment has no struct_size, but a stride */
-#define MOST_STRIDE_BYTES   65536u
 
 /* --------------------------------------------------------------------------------------- checks */
 
@@ -317,7 +316,7 @@ static int32_t shard_check(const struct call *call, const struct hsdp_plan *plan
 
 static int32_t stride_check(const struct call *call, uint64_t segment_bytes)
 {
-    if (segment_bytes < SEGMENT_FIRST_BYTES || segment_bytes > MOST_STRIDE_BYTES) {
+    if (segment_bytes < SEGMENT_FIRST_BYTES || segment_bytes > MOST_STRUCT_BYTES) {
         return error_raise(call, HSDP_ERR_VERSION,
                            "plan.segments: segment_bytes is %" PRIu64
                            "; ABI 1.0 has %u, this plugin %zu",

@@ -1,50 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums of the server: one element of all members at a time, adjacent pairs first. */
+#include <math.h>
 #include <string.h>
 
 #include "element.h"
+#include "launch.h"
 #include "server_internal.h"
-
-#define MOST_RANKS 64
 
 static const uint32_t element_bytes[N_ELEMENTS] = {4, 8, 2, 2, 1, 2, 4, 8, 1, 2, 4, 8};
 
-/* ((x0 + x1) + (x2 + x3)) + ...: the odd one is carried. */
-static double doubles_reduce(double *x, uint32_t n, int32_t reduce)
+/*
+ * ((x0 + x1) + (x2 + x3)) + ...: the odd one is carried. fp32, fp16 and bf16 are summed in fp32:
+ * the sum of two floats, and a quotient, is the same float when it is rounded by way of a double.
+ */
+static double numbers_reduce(double *x, uint32_t n, int32_t reduce, bool is_fp64)
 {
     for (uint32_t stride = 1; stride < n; stride *= 2) {
         for (uint32_t i = 0; i + stride < n; i += 2 * stride) {
-            double right = x[i + stride];
+            double left = x[i], right = x[i + stride];
 
             if (reduce == HSDP_REDUCE_MAX) {
-                x[i] = x[i] < right || right != right ? right : x[i];
+                x[i] = left < right || isnan(right) ? right : left;
             } else if (reduce == HSDP_REDUCE_MIN) {
-                x[i] = x[i] > right || right != right ? right : x[i];
+                x[i] = left > right || isnan(right) ? right : left;
             } else {
-                x[i] += right;
+                x[i] = is_fp64 ? left + right : (double)(float)(left + right);
             }
         }
     }
     return reduce == HSDP_REDUCE_MEAN ? x[0] / n : x[0];
-}
-
-/* The same in fp32, in which sums of fp32, fp16 and bf16 are promised. */
-static float floats_reduce(float *x, uint32_t n, int32_t reduce)
-{
-    for (uint32_t stride = 1; stride < n; stride *= 2) {
-        for (uint32_t i = 0; i + stride < n; i += 2 * stride) {
-            float right = x[i + stride];
-
-            if (reduce == HSDP_REDUCE_MAX) {
-                x[i] = x[i] < right || right != right ? right : x[i];
-            } else if (reduce == HSDP_REDUCE_MIN) {
-                x[i] = x[i] > right || right != right ? right : x[i];
-            } else {
-                x[i] += right;
-            }
-        }
-    }
-    return reduce == HSDP_REDUCE_MEAN ? x[0] / (float)n : x[0];
 }
 
 /* Integers of any size, extended to 64 bits: a sum wraps as it does in their own size. */
@@ -74,29 +58,35 @@ static uint64_t integer_read(const unsigned char *at, uint32_t n_bytes, bool is_
     return is_signed ? (uint64_t)((int64_t)value >> unused_bits) : value >> unused_bits;
 }
 
-static void float_reduce_at(const struct request *request, const void *const *payloads, uint32_t n,
-                            size_t index, void *ret)
+static enum dtype dtype_in(enum element element)
 {
-    enum dtype dtype = request->element == ELEMENT_FP32   ? DTYPE_FP32
-                       : request->element == ELEMENT_FP16 ? DTYPE_FP16
-                                                          : DTYPE_BF16;
-    float x[MOST_RANKS];
-
-    for (uint32_t i = 0; i < n; i++) {
-        x[i] = element_read(payloads[i], dtype, index);
+    switch (element) {
+    case ELEMENT_FP16:
+        return DTYPE_FP16;
+    case ELEMENT_BF16:
+        return DTYPE_BF16;
+    default:
+        return DTYPE_FP32;
     }
-    element_write(ret, dtype, index, floats_reduce(x, n, request->reduce));
 }
 
-static void double_reduce_at(const struct request *request, const void *const *payloads, uint32_t n,
+static void number_reduce_at(const struct request *request, const void *const *payloads, uint32_t n,
                              size_t index, void *ret)
 {
-    double x[MOST_RANKS];
+    bool is_fp64 = request->element == ELEMENT_FP64;
+    enum dtype dtype = dtype_in(request->element);
+    double x[MOST_RANKS], result;
 
     for (uint32_t i = 0; i < n; i++) {
-        x[i] = ((const double *)payloads[i])[index];
+        x[i] = is_fp64 ? ((const double *)payloads[i])[index]
+                       : (double)element_read(payloads[i], dtype, index);
     }
-    ((double *)ret)[index] = doubles_reduce(x, n, request->reduce);
+    result = numbers_reduce(x, n, request->reduce, is_fp64);
+    if (is_fp64) {
+        ((double *)ret)[index] = result;
+    } else {
+        element_write(ret, dtype, index, (float)result);
+    }
 }
 
 static void integer_reduce_at(const struct request *request, const void *const *payloads,
@@ -124,10 +114,8 @@ bool payloads_reduce(const struct request *request, const void *const *payloads,
     }
     n_elems = request->payload_bytes / element_bytes[request->element];
     for (size_t i = 0; i < n_elems; i++) {
-        if (request->element == ELEMENT_FP64) {
-            double_reduce_at(request, payloads, n, i, ret);
-        } else if (request->element < ELEMENT_INT8) {
-            float_reduce_at(request, payloads, n, i, ret);
+        if (request->element < ELEMENT_INT8) {
+            number_reduce_at(request, payloads, n, i, ret);
         } else {
             integer_reduce_at(request, payloads, n, i, ret);
         }

@@ -210,9 +210,9 @@ static void segments_overlap(void)
     wrong.plan.segments = segments_overlapping;
 }
 
-static int32_t members_all(const hsdp_mesh *mesh, const char *selector, uint32_t rank,
-                           uint32_t *ret_ranks, uint64_t max_ranks, uint64_t *ret_n_ranks,
-                           struct hsdp_error *reterr)
+static int32_t members_swapped(const hsdp_mesh *mesh, const char *selector, uint32_t rank,
+                               uint32_t *ret_ranks, uint64_t max_ranks, uint64_t *ret_n_ranks,
+                               struct hsdp_error *reterr)
 {
     int32_t status =
         wrong.real->mesh->members(mesh, selector, rank, ret_ranks, max_ranks, ret_n_ranks, reterr);
@@ -228,7 +228,7 @@ static int32_t members_all(const hsdp_mesh *mesh, const char *selector, uint32_t
 
 static void ranks_are_out_of_order(void)
 {
-    wrong.mesh.members = members_all;
+    wrong.mesh.members = members_swapped;
 }
 
 static int32_t class_undivided(const hsdp_plan *plan, uint32_t class_index,

@@ -148,7 +148,7 @@ static void uses_are_not_counted(void)
     wrong.unit.release = release_once;
 }
 
-/* A second view of w is one of x. */
+/* bf16 is told as fp16. */
 static int32_t view_other(hsdp_model *model, uint32_t param, int32_t view,
                           struct hsdp_tensor *ret_view, struct hsdp_error *reterr)
 {
