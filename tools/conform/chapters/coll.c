@@ -90,7 +90,7 @@ void coll_write(void *base, uint64_t elem, const struct coll_dtype *dtype, doubl
 {
     char *target = (char *)base + elem * (dtype->bits / 8u);
     struct hsdp_tensor tensor = tensor_of_host(base, dtype);
-    uint64_t bits = (uint64_t)(int64_t)value;
+    uint64_t bits;
 
     if (is_of_host(dtype)) {
         host_write(&tensor, elem, value);
@@ -100,6 +100,7 @@ void coll_write(void *base, uint64_t elem, const struct coll_dtype *dtype, doubl
         memcpy(target, &value, sizeof(value));
         return;
     }
+    bits = (uint64_t)(int64_t)value;
     for (uint32_t i = 0; i < dtype->bits / 8u; i++) {
         target[i] = (char)(uint8_t)(bits >> 8u * i);
     }
