@@ -264,9 +264,9 @@ struct hsdp_plan_ops {
     /**
      * Adds a class. *ret_class counts from 0.
      *
-     * Errors: HSDP_ERR_INVALID names the class: repeated name, settings, selectors, a reduced_over
-     * outside of replicated_over; HSDP_ERR_UNSUPPORTED for `auto` without a planner;
-     * HSDP_ERR_STATE once finished, here and below.
+     * Errors: HSDP_ERR_INVALID names the class, of settings the key: repeated name, settings,
+     * selectors, a reduced_over outside of replicated_over; HSDP_ERR_UNSUPPORTED for `auto`
+     * without a planner; HSDP_ERR_STATE once finished, here and below.
      */
     int32_t (*add_class)(hsdp_plan *plan, const struct hsdp_class_spec *spec, uint32_t *ret_class,
                          struct hsdp_error *reterr);
