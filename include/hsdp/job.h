@@ -31,8 +31,8 @@ extern "C" {
  *
  * Settings of a job (the rest of the settings belongs to plans and classes: plan.h):
  *
- *     backend                    auto   auto, shm, mpi, nccl; a plugin may know others: its
- *                                       describe() lists its transports
+ *     backend                    auto   auto, shm, mpi, nccl, and what else describe() lists;
+ *                                       auto is nccl with a device, shm on one host, else mpi
  *     nccl_timeout_seconds       180    1 to 2147483647; every wait
  *     init_timeout_seconds       nccl_timeout_seconds   connect; at least nccl_timeout_seconds
  *     heartbeat_timeout_seconds  nccl_timeout_seconds   the host makes no call, outside a phase

@@ -166,6 +166,7 @@ void plan_settings(struct conform *conform)
 
     arguments_init(&a, conform);
     a.mesh = arguments_mesh(&a);
+    conform_needs_plan(conform, "");
     arguments_refuse(&a, a.api->plan->create(a.mesh, &twice, &a.out.plan, a.err), HSDP_ERR_INVALID);
     arguments_expect_said(&a, "plan.create with a key twice", "slots");
     arguments_refuse(&a, a.api->plan->create(a.mesh, &no_keys, &a.out.plan, a.err),

@@ -199,6 +199,7 @@ void plan_no_split(struct conform *conform)
     static const char *const rows[][2] = {{"shard_size", "1"}, {"sharding_strategy", "hsdp"}};
 
     numbers_begin(conform);
+    conform_needs_plan(conform, "sharding_strategy=hsdp");
     for (uint32_t i = 0; i < NUMBERS_N(rows); i++) {
         const struct hsdp_settings settings = {&rows[i][0], &rows[i][1], 1};
         struct host host;
