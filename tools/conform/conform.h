@@ -137,6 +137,20 @@ const char *conform_status_name(int32_t status);
 
 /* ------------------------------------------------------------------------------------- chapters */
 
+/*
+ * A new check is a function and a row in the list of its chapter: its name, words of a header that
+ * promise it, how many ranks. Files are named after their chapter or, in short, its subject. What
+ * it is written with:
+ *
+ *     conform_must, conform_must_refuse, conform_expect   any check, as above
+ *     arguments_refuse, arguments.h    a call made three times: an error, none, one too short
+ *     numbers_..., numbers.h           planning to loading: the host of training/, with its model
+ *     scene_..., scene.h               deadlines to hygiene: one small job, group and model
+ *     conform_needs_..., above         in front of what describe() may not claim: it is skipped
+ *
+ * A wrong plugin that it catches is a row of tests/wrong.
+ */
+
 extern const struct conform_chapter conform_negotiation; /* entry, versions, tables, describe */
 extern const struct conform_chapter conform_arguments; /* every function, every kind of argument */
 extern const struct conform_chapter conform_planning;  /* meshes, selectors, settings, plans */
