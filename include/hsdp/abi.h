@@ -35,9 +35,8 @@
  *            speaking to each other, and a callback that fails. Calls that wait just then return
  *            with the first reason's own status. From then on views are undefined and every call
  *            that takes the job, or anything made from it, returns HSDP_ERR_ABORTED with that
- *            reason; only those that just tell (info, setting, members, status, diag, and of a
- *            ticket that was done before, ticket_wait) still answer. All other errors leave
- *            everything as it was before the call.
+ *            reason; only those that just tell (info, setting, members, status, diag) still
+ *            answer. All other errors leave everything as it was before the call.
  * Borrowing  Strings, arrays and structs that the host passes are borrowed for the call; what must
  *            last is copied. Tensors say for themselves how long their memory is. Callbacks of a
  *            job and their `user` are used until its destroy() has returned. Parameters named
@@ -56,8 +55,8 @@
  * Process    A plugin is a guest: it writes nothing to standard output and standard error, and
  *            leaves the environment, signal handlers, rounding mode, current folder, locale and
  *            limits of the process as they are. No thread, descriptor or mapping outlives the
- *            last destroy, and no file but those of flight_dir the run, also where ranks were
- *            killed. Two copies of a plugin in one process do not meet.
+ *            last destroy. No file outlives the run, also where ranks were killed, but those of
+ *            flight_dir. Two copies of a plugin in one process do not meet.
  * Fork       In a child of the process that made it, a job answers HSDP_ERR_FORKED, and destroy
  *            frees the child's own memory only; peers are not told anything.
  * Streams    An opaque pointer to the device's stream (cudaStream_t); NULL is the default stream

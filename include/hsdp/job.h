@@ -249,7 +249,8 @@ struct hsdp_job_ops {
 
     /**
      * Waits for an operation, on the host. A ticket is a number of the job that never wraps; it
-     * need not be waited for, and 0 is always done.
+     * need not be waited for, and 0 is always done (of a failed job a plugin may say so, or answer
+     * as for any other).
      *
      * Units: wait_ms, milliseconds; 0 only asks; UINT64_MAX waits until the deadline of the
      * operation itself.
