@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "device/cast.h"
+#include "device/reduce.h"
 
 enum { BLOCK_ELEMS = 512 };
 
@@ -35,11 +36,8 @@ void adamw_update(const struct adamw_constants *constants, const struct adamw_sh
 {
     const enum dtype dtype = shard->params_dtype;
     float params[BLOCK_ELEMS];
+    float grads[BLOCK_ELEMS];
 
-    if (dtype == DTYPE_FP32) {
-        fp32_update(constants, shard, factor);
-        return;
-    }
     for (size_t first = 0; first < shard->n_elems; first += BLOCK_ELEMS) {
         size_t n_rest = shard->n_elems - first;
         void *stored = (char *)shard->params + first * dtype_bytes(dtype);
@@ -51,8 +49,18 @@ void adamw_update(const struct adamw_constants *constants, const struct adamw_sh
             .n_elems = n_rest < BLOCK_ELEMS ? n_rest : BLOCK_ELEMS,
         };
 
+        if (shard->grads_divisor != 0.0f) {
+            cast_to_fp32(grads, block.grads, DTYPE_FP32, block.n_elems);
+            reduce_divide(grads, shard->grads_divisor, block.n_elems);
+            block.grads = grads;
+        }
         cast_to_fp32(params, stored, dtype, block.n_elems);
         fp32_update(constants, &block, factor);
         cast_from_fp32(stored, dtype, params, block.n_elems);
+        for (uint32_t i = 0; i < shard->n_copies; i++) {
+            char *copy = (char *)shard->copies[i] + first * dtype_bytes(shard->copies_dtype);
+
+            cast_convert(copy, shard->copies_dtype, stored, dtype, block.n_elems);
+        }
     }
 }

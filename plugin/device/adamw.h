@@ -43,14 +43,18 @@ struct adamw_shard {
     float *exp_avg_sq;
     const float *grads;
     size_t n_elems;
+    void *const *copies; /* n_copies, of copies_dtype: get the new parameters, rounded once more */
+    uint32_t n_copies;
+    enum dtype copies_dtype;
     enum dtype params_dtype;
+    float grads_divisor; /* of undivided sums, by true division, before the factor; 0 = divided */
 };
 
 /*
  * One update, in fp32: parameters of another dtype are widened first, and rounded to it in the end,
  * once. Per element, each operation rounded to fp32 by itself, as parenthesised:
  *
- *     g = grad * factor
+ *     g = (grad / grads_divisor) * factor
  *     p = p * decay
  *     m = (beta1 * m) + (one_minus_beta1 * g)
  *     v = (beta2 * v) + ((one_minus_beta2 * g) * g)

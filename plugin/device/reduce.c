@@ -3,6 +3,7 @@
 #include "device/reduce.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "device/cast.h"
 
@@ -122,6 +123,22 @@ static void spec_assert(const struct reduce_spec *spec)
     (void)n_sources;
 }
 
+/* Copies, and the norm: a block of results, while it is in the cache. */
+static void block_finish(const struct reduce_spec *spec, size_t first, size_t n_elems)
+{
+    const struct reduce_norm *norm = spec->norm;
+    const float *results = spec->dst + first;
+    float divided[BLOCK_ELEMS];
+
+    for (uint32_t i = 0; i < spec->n_copies; i++) {
+        memcpy(spec->copies[i] + first, results, n_elems * sizeof(*results));
+    }
+    if (norm != NULL) {
+        memcpy(divided, results, n_elems * sizeof(*results));
+        norm_sum_divide_add(norm->sum, divided, norm->divisor, n_elems, norm->p);
+    }
+}
+
 void reduce_tree(const struct reduce_spec *spec)
 {
     struct stack stack;
@@ -139,6 +156,7 @@ void reduce_tree(const struct reduce_spec *spec)
         } else {
             cast_to_fp32(dst, stack.sums[0], DTYPE_FP32, stack.n_elems);
         }
+        block_finish(spec, first, stack.n_elems);
     }
 }
 

@@ -8,11 +8,19 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "device/norm.h"
 #include "device/path.h"
 
 enum {
     REDUCE_MAX_DIMS = 8,
     REDUCE_MAX_SOURCES = 64,
+};
+
+/* Adds |result / divisor|^p of every result to an exact sum; results stay undivided. */
+struct reduce_norm {
+    struct norm_sum *sum;
+    double p; /* 1..NORM_MAX_P */
+    float divisor;
 };
 
 /*
@@ -35,8 +43,12 @@ struct reduce_spec {
     const enum dtype *source_dtypes; /* one a source; NULL = all are of source_dtype */
     enum dtype source_dtype;
     enum dtype wire_dtype;
-    uint32_t n_dims; /* 0..REDUCE_MAX_DIMS; 0 = one source */
-    bool accumulate; /* dst = dst + sum; false: dst = sum, whatever dst held */
+    uint32_t n_dims;      /* 0..REDUCE_MAX_DIMS; 0 = one source */
+    uint32_t n_copies;    /* up to REDUCE_MAX_SOURCES */
+    float *const *copies; /* n_copies of (n_elems,), which get what dst gets; no overlap */
+    const struct reduce_norm *norm; /* NULL = none is wanted */
+    bool accumulate;                /* dst = dst + sum; false: dst = sum, whatever dst held */
+    bool is_streamed; /* what is written is not read soon, and larger than the caches */
 };
 
 /* Needs about 16 KiB of stack. */

@@ -113,6 +113,7 @@ static int32_t unit_update(struct hsdp_model *model, uint32_t unit,
                                     .exp_avg = exp_avg + at,
                                     .exp_avg_sq = exp_avg_sq + at,
                                     .grads = grads + at,
+                                    .grads_divisor = step_grads_divisor(model, unit),
                                     .n_elems = segments[i].n_elems};
 
         if (segments[i].buffer == 0) { /* the trainable one */
