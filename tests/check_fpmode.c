@@ -132,7 +132,11 @@ START_TEST(fp_mode_enter_keeps_denormals_in_steps)
     const struct adamw_hyper hyper = {1e-3, 0.0, 0.5, 0.5, 1e-8};
     const float grad = 0x1p-147f;
     float arrays[3] = {0x1p-140f, 0.0f, 0.0f};
-    struct adamw_shard shard = {&arrays[0], &arrays[1], &arrays[2], &grad, 1, DTYPE_FP32};
+    struct adamw_shard shard = {.params = &arrays[0],
+                                .exp_avg = &arrays[1],
+                                .exp_avg_sq = &arrays[2],
+                                .grads = &grad,
+                                .n_elems = 1};
     struct adamw_constants c;
     struct fp_mode mode;
 
