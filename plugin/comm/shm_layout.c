@@ -86,6 +86,8 @@ static void unit_layout(struct store *store, uint32_t unit, uint64_t *offset)
     struct shm_unit *u = &store->units[unit];
 
     for (uint32_t b = 0; b < plan_unit->n_buffers; b++) {
+        u->step_offset[b] = plan_slice_offset(store->plan, unit, b, HSDP_SHARD_STEP, store->rank) -
+                            plan_slice_offset(store->plan, unit, b, HSDP_SHARD_PARAM, store->rank);
         u->params_offset[b] = *offset;
         *offset += plan_unit->buffers[b].shard_elems[HSDP_SHARD_PARAM] * param_bytes;
         *offset = bytes_align(*offset, PLAN_GRANULE_BYTES);

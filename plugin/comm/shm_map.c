@@ -137,11 +137,10 @@ static uint64_t unit_private_bytes(const struct store *store, uint32_t unit)
 /* Where the master of a buffer lies that is stepped in place: this rank's slice of its shard. */
 static void *master_in_place(const struct store *store, uint32_t unit, uint32_t buffer)
 {
-    uint64_t step = plan_slice_offset(store->plan, unit, buffer, HSDP_SHARD_STEP, store->rank);
-    uint64_t rest = plan_slice_offset(store->plan, unit, buffer, HSDP_SHARD_PARAM, store->rank);
-    uint8_t *shard = store->regions[store->rank] + store->units[unit].params_offset[buffer];
+    const struct shm_unit *u = &store->units[unit];
+    uint8_t *shard = store->regions[store->rank] + u->params_offset[buffer];
 
-    return shard + (step - rest) * dtype_bytes(shm_plan_class(store, unit)->master_dtype);
+    return shard + u->step_offset[buffer] * dtype_bytes(shm_plan_class(store, unit)->master_dtype);
 }
 
 static int32_t private_map(struct store *store, struct hsdp_error *reterr)

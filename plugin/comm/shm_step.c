@@ -236,29 +236,69 @@ int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct h
 /* -------------------------------------------------------------------------------- publish */
 
 /* This rank's step slice goes into each copy of the parameter shard that contains it. */
-static void buffer_publish(struct store *store, uint32_t unit, uint32_t buffer)
+uint32_t shm_publish_targets(struct store *store, uint32_t unit, uint32_t buffer,
+                             void *ret_addresses[STORE_MAX_TARGETS])
 {
     const struct shm_unit *u = &store->units[unit];
     const struct shm_ranks *copies = &shm_class_of(store, unit)->copies;
-    enum dtype dtype = shm_plan_class(store, unit)->param_dtype;
-    enum dtype master_dtype = shm_plan_class(store, unit)->master_dtype;
-    uint64_t n_elems = store->plan->units[unit].buffers[buffer].shard_elems[HSDP_SHARD_STEP];
-    uint64_t offset = plan_slice_offset(store->plan, unit, buffer, HSDP_SHARD_STEP, store->rank) -
-                      plan_slice_offset(store->plan, unit, buffer, HSDP_SHARD_PARAM, store->rank);
+    uint64_t offset_bytes =
+        u->params_offset[buffer] +
+        u->step_offset[buffer] * dtype_bytes(shm_plan_class(store, unit)->param_dtype);
+    uint32_t n_targets = 0;
 
     for (uint32_t i = 0; i < copies->n_ranks; i++) {
-        uint8_t *copy = store->regions[copies->ranks[i]] + u->params_offset[buffer] +
-                        offset * dtype_bytes(dtype);
+        void *copy = store->regions[copies->ranks[i]] + offset_bytes;
 
-        if ((void *)copy != u->master[buffer]) {
-            probe_read(store->probe, PROBE_MASTER, unit, u->master[buffer],
-                       n_elems * dtype_bytes(master_dtype));
-            probe_write(store->probe, PROBE_PARAMS, unit, copy, n_elems * dtype_bytes(dtype));
-            job_kernels(store->job)->convert(copy, dtype, u->master[buffer], master_dtype, n_elems);
+        if (copy != u->master[buffer]) {
+            ret_addresses[n_targets++] = copy;
         }
     }
-    shm_count(copies,
-              n_elems * dtype_bytes(dtype)); /* as much comes from each peer as goes to it */
+    return n_targets;
+}
+
+void shm_publish_skip(struct store *store, uint32_t unit, bool is_written)
+{
+    store->units[unit].is_written = is_written;
+}
+
+static uint64_t published_elems(const struct store *store, uint32_t unit, uint32_t buffer)
+{
+    return store->plan->units[unit].buffers[buffer].shard_elems[HSDP_SHARD_STEP];
+}
+
+static void buffer_copy(struct store *store, uint32_t unit, uint32_t buffer)
+{
+    const void *master = store->units[unit].master[buffer];
+    enum dtype dtype = shm_plan_class(store, unit)->param_dtype;
+    enum dtype master_dtype = shm_plan_class(store, unit)->master_dtype;
+    uint64_t n_elems = published_elems(store, unit, buffer);
+    void *targets[STORE_MAX_TARGETS];
+    uint32_t n_targets = shm_publish_targets(store, unit, buffer, targets);
+
+    for (uint32_t i = 0; i < n_targets; i++) {
+        probe_read(store->probe, PROBE_MASTER, unit, master, n_elems * dtype_bytes(master_dtype));
+        probe_write(store->probe, PROBE_PARAMS, unit, targets[i], n_elems * dtype_bytes(dtype));
+        job_kernels(store->job)->convert(targets[i], dtype, master, master_dtype, n_elems);
+    }
+}
+
+static void unit_publish(struct store *store, uint32_t unit, enum published values)
+{
+    const struct plan_unit *plan_unit = &store->plan->units[unit];
+    uint64_t elem_bytes = dtype_bytes(shm_plan_class(store, unit)->param_dtype);
+    struct shm_unit *u = &store->units[unit];
+
+    for (uint32_t b = 0; values != PUBLISHED_NOTHING && b < plan_unit->n_buffers; b++) {
+        if (values == PUBLISHED_TRAINABLE && plan_unit->buffers[b].is_frozen) {
+            continue;
+        }
+        if (values != PUBLISHED_TRAINABLE || !u->is_written) {
+            buffer_copy(store, unit, b);
+        }
+        /* As much comes from each peer as goes to it. */
+        shm_count(&shm_class_of(store, unit)->copies, published_elems(store, unit, b) * elem_bytes);
+    }
+    u->is_written = false;
 }
 
 void shm_step_grads_drop(struct store *store)
@@ -276,13 +316,7 @@ int32_t shm_publish(struct store *store, enum published values, struct hsdp_erro
 
     (void)reterr;
     for (uint32_t unit = 0; unit < store->plan->n_units; unit++) {
-        for (uint32_t b = 0; b < store->plan->units[unit].n_buffers; b++) {
-            bool is_frozen = store->plan->units[unit].buffers[b].is_frozen;
-
-            if (values == PUBLISHED_ALL || (values == PUBLISHED_TRAINABLE && !is_frozen)) {
-                buffer_publish(store, unit, b);
-            }
-        }
+        unit_publish(store, unit, values);
     }
     fp_mode_leave(mode);
     job_record_end(store->job, record, HSDP_OK);

@@ -88,6 +88,7 @@ struct shm_counters {
     uint64_t reserved[3];
 };
 
+_Static_assert(STORE_MAX_TARGETS == SHM_MAX_RANKS, "a copy of a step slice on each rank");
 _Static_assert(sizeof(struct shm_counters) == 64, "a line each: ranks do not share them");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "counters in shared memory take no lock");
 
@@ -183,7 +184,8 @@ struct shm_unit {
     uint64_t inner_offset;
     uint64_t late_offset;
     uint64_t slice_offset[PLACEMENT_N_CUTS]; /* of the trainable buffer, elements */
-    void *view[PLAN_MAX_BUFFERS];            /* read-only mapping */
+    uint64_t step_offset[PLAN_MAX_BUFFERS]; /* of the step slice in the parameter shard, elements */
+    void *view[PLAN_MAX_BUFFERS];           /* read-only mapping */
     uint64_t view_bytes[PLAN_MAX_BUFFERS];
     void *master[PLAN_MAX_BUFFERS];
     float *step_grads;
@@ -200,6 +202,7 @@ struct shm_unit {
     bool has_step;
     bool has_late;
     bool has_taken;
+    bool is_written; /* the master lies where publishing would copy it to */
     struct shm_reduction reduction;
     struct shm_awaiting unshard;
 };
@@ -331,6 +334,9 @@ void shm_step_grads_drop(struct store *store);
  */
 int32_t shm_published_compare(struct store *store, const struct shm_ranks *ranks,
                               const char *operation, struct hsdp_error *reterr);
+uint32_t shm_publish_targets(struct store *store, uint32_t unit, uint32_t buffer,
+                             void *ret_addresses[STORE_MAX_TARGETS]);
+void shm_publish_skip(struct store *store, uint32_t unit, bool is_written);
 int32_t shm_publish(struct store *store, enum published values, struct hsdp_error *reterr);
 
 /* shm_numbers.c: of a rank and rank 0; of all that share units with this one. */

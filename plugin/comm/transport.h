@@ -130,6 +130,8 @@ struct store_ties {
     bool is_sum; /* values become the sum of all holders', in order; else those of the first */
 };
 
+#define STORE_MAX_TARGETS 64u /* as many as there are ranks */
+
 /* Which masters have changed. */
 enum published {
     PUBLISHED_NOTHING,   /* a discarded step: the epoch opens all the same */
@@ -212,6 +214,18 @@ struct transport_ops {
 
     /* Drops the reduced gradients: the step is over. */
     void (*step_grads_drop)(struct store *store);
+
+    /*
+     * Where publishing copies the master of a buffer to: how many places, as long as the step shard
+     * each, in the compute dtype. None where the master is all there is. Behind the step's
+     * collective nobody reads them until the epoch is published, so who updates a master may write
+     * them as well, and tells so with publish_skip.
+     */
+    uint32_t (*publish_targets)(struct store *store, uint32_t unit, uint32_t buffer,
+                                void *ret_addresses[STORE_MAX_TARGETS]);
+    /* What lies at the targets of a unit's trainable buffer is the master: the next publish of a
+     * step does not copy it; false takes that back. */
+    void (*publish_skip)(struct store *store, uint32_t unit, bool is_written);
 
     /*
      * Opens a new epoch: copies masters to wherever their parameters rest, and lets the unshards of

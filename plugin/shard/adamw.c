@@ -12,7 +12,15 @@
 #include "device/checksum.h"
 #include "device/fpmode.h"
 #include "device/kernels.h"
+#include "shard/runs.h"
 #include "shard/step.h"
+
+/* What the steps of a model keep, so that only the first one allocates. */
+struct adamw {
+    struct runs runs;
+    struct adamw_constants *constants; /* of every hyper group, in this step */
+    bool *keeps_zero;                  /* whether zeros stay +0 under them */
+};
 
 static int32_t group_check(const struct hsdp_adamw_spec *spec, uint32_t group,
                            struct hsdp_error *reterr)
@@ -27,6 +35,21 @@ static int32_t group_check(const struct hsdp_adamw_spec *spec, uint32_t group,
                          group, rate, decay);
     }
     return HSDP_OK;
+}
+
+/* Names the first parameter whose hyper group is not there. */
+static int32_t params_refuse(const struct hsdp_model *model, uint32_t n_hyper_groups,
+                             struct hsdp_error *reterr)
+{
+    const struct plan_param *param = model->plan->params;
+
+    while ((param->flags & HSDP_PARAM_FROZEN) != 0 || param->hyper_group < n_hyper_groups) {
+        param++;
+    }
+    return error_set(reterr, HSDP_ERR_INVALID,
+                     "adamw.step: parameter \"%s\" is in hyper group %" PRIu32
+                     ", n_hyper_groups is %" PRIu32,
+                     param->name, param->hyper_group, n_hyper_groups);
 }
 
 static int32_t spec_check(const struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
@@ -51,79 +74,166 @@ static int32_t spec_check(const struct hsdp_model *model, const struct hsdp_adam
     for (uint32_t group = 0; status == HSDP_OK && group < spec->n_hyper_groups; group++) {
         status = group_check(spec, group, reterr);
     }
-    for (uint32_t param = 0; status == HSDP_OK && param < model->plan->n_params; param++) {
-        const struct plan_param *p = &model->plan->params[param];
-
-        if ((p->flags & HSDP_PARAM_FROZEN) == 0 && p->hyper_group >= spec->n_hyper_groups) {
-            status = error_set(reterr, HSDP_ERR_INVALID,
-                               "adamw.step: parameter \"%s\" is in hyper group %" PRIu32
-                               ", n_hyper_groups is %" PRIu32,
-                               p->name, p->hyper_group, spec->n_hyper_groups);
-        }
+    if (status == HSDP_OK && model->n_hyper_groups > spec->n_hyper_groups) {
+        status = params_refuse(model, spec->n_hyper_groups, reterr);
     }
     return status;
 }
 
-/* The constants of every hyper group; freed by the caller. */
-static struct adamw_constants *constants_create(const struct hsdp_adamw_spec *spec, uint64_t step)
+void adamw_free(struct adamw *adamw)
 {
-    struct adamw_constants *constants = calloc(spec->n_hyper_groups + 1u, sizeof(*constants));
+    if (adamw == NULL) {
+        return;
+    }
+    runs_fini(&adamw->runs);
+    free(adamw->constants);
+    free(adamw->keeps_zero);
+    free(adamw);
+}
 
-    for (uint32_t group = 0; constants != NULL && group < spec->n_hyper_groups; group++) {
+/* At the first step. */
+static int32_t adamw_create(struct hsdp_model *model, struct hsdp_error *reterr)
+{
+    struct adamw *adamw = calloc(1, sizeof(*adamw));
+    int32_t status = HSDP_ERR_NO_MEMORY;
+
+    if (adamw != NULL) {
+        adamw->constants = calloc(model->n_hyper_groups + 1, sizeof(*adamw->constants));
+        adamw->keeps_zero = calloc(model->n_hyper_groups + 1, sizeof(*adamw->keeps_zero));
+    }
+    if (adamw == NULL || adamw->constants == NULL || adamw->keeps_zero == NULL) {
+        error_set(reterr, HSDP_ERR_NO_MEMORY, "adamw.step: no memory for %" PRIu64 " hyper groups",
+                  model->n_hyper_groups);
+        goto out;
+    }
+    status = runs_init(&adamw->runs, model, reterr);
+    if (status != HSDP_OK) {
+        goto out;
+    }
+    model->adamw = adamw;
+    adamw = NULL; /* handed over */
+
+out:
+    adamw_free(adamw);
+    return status;
+}
+
+/*
+ * Whether an update leaves zeros as they are, so that it may run over the padding between
+ * parameters: seen by making one. It would not with a factor that is not finite, say.
+ */
+static bool zero_is_kept(const struct hsdp_model *model, const struct adamw_constants *constants)
+{
+    static const float zero = 0.0f;
+    float values[3] = {0.0f, 0.0f, 0.0f};
+    struct adamw_shard shard = {.params = &values[0], .params_dtype = DTYPE_FP32};
+
+    shard.exp_avg = &values[1];
+    shard.exp_avg_sq = &values[2];
+    shard.grads = &zero;
+    shard.n_elems = 1;
+    job_kernels(model->job)->adamw(constants, &shard, (float)model->step.result.factor);
+    for (int i = 0; i < 3; i++) {
+        if (memcmp(&values[i], &zero, sizeof(zero)) != 0) { /* -0 is another */
+            return false;
+        }
+    }
+    return true;
+}
+
+static void constants_compute(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
+                              uint64_t step)
+{
+    struct adamw *adamw = model->adamw;
+
+    for (uint64_t group = 0; group < model->n_hyper_groups; group++) {
         struct adamw_hyper hyper = {.beta1 = spec->beta1,
                                     .beta2 = spec->beta2,
                                     .epsilon = spec->epsilon,
                                     .learning_rate = spec->learning_rate[group],
                                     .weight_decay = spec->weight_decay[group]};
 
-        constants[group] = adamw_constants_compute(&hyper, step);
+        adamw->constants[group] = adamw_constants_compute(&hyper, step);
+        adamw->keeps_zero[group] = zero_is_kept(model, &adamw->constants[group]);
     }
-    return constants;
 }
 
-/* A unit's step shard, parameter by parameter; padding stays zero. */
-static int32_t unit_update(struct hsdp_model *model, uint32_t unit,
-                           const struct adamw_constants *constants, const uint32_t states[2],
-                           struct hsdp_error *reterr)
+/* Where the new parameters of a unit go besides: what publishing would copy them to. */
+struct copies {
+    void *targets[STORE_MAX_TARGETS];
+    uint32_t n_targets;
+    enum dtype dtype;
+};
+
+/*
+ * While the host may write masters until step.end, only publishing knows what they are. Else they
+ * go to where they rest at once; nobody reads there before this rank's next epoch.
+ */
+static void copies_find(struct hsdp_model *model, uint32_t unit, struct copies *ret)
 {
-    float factor = (float)model->step.result.factor;
+    const struct plan_unit *plan_unit = &model->plan->units[unit];
+
+    ret->n_targets = 0;
+    ret->dtype = model->plan->classes[plan_unit->class_index].param_dtype;
+    if (model->units[unit].is_viewed) {
+        return;
+    }
+    ret->n_targets = model->ops->publish_targets(model->store, unit, 0, ret->targets);
+    for (uint32_t i = 0; i < ret->n_targets; i++) {
+        probe_write(job_probe(model->job), PROBE_PARAMS, unit, ret->targets[i],
+                    plan_unit->buffers[0].shard_elems[HSDP_SHARD_STEP] * dtype_bytes(ret->dtype));
+    }
+    model->ops->publish_skip(model->store, unit, true);
+}
+
+/* Elements of a unit's step shard from `whole`, which begins at its first one. */
+static void run_update(struct hsdp_model *model, const struct run *run,
+                       const struct adamw_shard *whole, const struct copies *copies)
+{
+    uint64_t at = run->first_elem;
+    struct adamw_shard shard = *whole;
+    void *targets[STORE_MAX_TARGETS];
+
+    for (uint32_t i = 0; i < copies->n_targets; i++) {
+        targets[i] = (uint8_t *)copies->targets[i] + at * dtype_bytes(copies->dtype);
+    }
+    shard.params = (uint8_t *)whole->params + at * dtype_bytes(whole->params_dtype);
+    shard.exp_avg += at;
+    shard.exp_avg_sq += at;
+    shard.grads += at;
+    shard.n_elems = run->n_elems;
+    shard.copies = targets;
+    shard.n_copies = copies->n_targets;
+    shard.copies_dtype = copies->dtype;
+    job_kernels(model->job)
+        ->adamw(&model->adamw->constants[run->hyper_group], &shard,
+                (float)model->step.result.factor);
+}
+
+/* A unit's step shard, run by run; padding stays zero. */
+static void unit_update(struct hsdp_model *model, uint32_t unit, const uint32_t states[2])
+{
+    const struct plan_unit *plan_unit = &model->plan->units[unit];
     uint64_t state_offset = model->units[unit].state_offset_elems;
-    float *exp_avg = (float *)model->states[states[0]].base + state_offset;
-    float *exp_avg_sq = (float *)model->states[states[1]].base + state_offset;
-    enum dtype dtype = model->plan->classes[model->plan->units[unit].class_index].master_dtype;
-    uint8_t *master = model->ops->master(model->store, unit, 0);
-    const float *grads = model->ops->step_grads(model->store, unit);
-    struct hsdp_segment *segments;
-    uint64_t n_segments;
-    uint64_t n_elems;
-    int32_t status;
+    uint64_t n_elems = plan_unit->buffers[0].shard_elems[HSDP_SHARD_STEP];
+    const struct runs *runs = &model->adamw->runs;
+    struct adamw_shard whole = {.params = model->ops->master(model->store, unit, 0)};
+    struct copies copies;
 
-    status =
-        model_step_segments(model, unit, model->plan->mesh->rank, &segments, &n_segments, reterr);
-    if (status != HSDP_OK) {
-        return status;
-    }
-    n_elems = model->plan->units[unit].buffers[0].shard_elems[HSDP_SHARD_STEP];
-    probe_read(job_probe(model->job), PROBE_GRADS, unit, grads, n_elems * sizeof(*grads));
-    probe_write(job_probe(model->job), PROBE_MASTER, unit, master, n_elems * dtype_bytes(dtype));
-    for (uint64_t i = 0; i < n_segments; i++) {
-        uint64_t at = segments[i].shard_offset_elems;
-        struct adamw_shard shard = {.params = master + at * dtype_bytes(dtype),
-                                    .params_dtype = dtype,
-                                    .exp_avg = exp_avg + at,
-                                    .exp_avg_sq = exp_avg_sq + at,
-                                    .grads = grads + at,
-                                    .grads_divisor = step_grads_divisor(model, unit),
-                                    .n_elems = segments[i].n_elems};
+    whole.params_dtype = model->plan->classes[plan_unit->class_index].master_dtype;
+    whole.exp_avg = (float *)model->states[states[0]].base + state_offset;
+    whole.exp_avg_sq = (float *)model->states[states[1]].base + state_offset;
+    whole.grads = model->ops->step_grads(model->store, unit);
+    whole.grads_divisor = step_grads_divisor(model, unit);
+    probe_read(job_probe(model->job), PROBE_GRADS, unit, whole.grads, n_elems * sizeof(float));
+    probe_write(job_probe(model->job), PROBE_MASTER, unit, whole.params,
+                n_elems * dtype_bytes(whole.params_dtype));
+    copies_find(model, unit, &copies);
+    for (uint64_t at = runs->unit_first[unit]; at < runs->unit_first[unit + 1];) {
+        struct run run = runs_next(runs, &at, runs->unit_first[unit + 1], model->adamw->keeps_zero);
 
-        if (segments[i].buffer == 0) { /* the trainable one */
-            job_kernels(model->job)
-                ->adamw(&constants[model->plan->params[segments[i].param].hyper_group], &shard,
-                        factor);
-        }
+        run_update(model, &run, &whole, &copies);
     }
-    free(segments);
-    return HSDP_OK;
 }
 
 static uint64_t bits_hash(uint64_t hash, double number)
@@ -158,16 +268,12 @@ static void words_keep(struct optimizer_words *words, const struct hsdp_adamw_sp
     }
 }
 
-int32_t adamw_step(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
-                   struct hsdp_error *reterr)
+/* Whether the open step may be updated, by these numbers. */
+static int32_t step_check(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
+                          struct hsdp_error *reterr)
 {
-    uint64_t step = spec->step != 0 ? spec->step : model->n_updates + 1;
-    struct adamw_constants *constants;
-    uint32_t states[2];
-    struct fp_mode mode;
-    int32_t status;
+    int32_t status = step_await(model, "adamw.step", reterr);
 
-    status = step_await(model, "adamw.step", reterr);
     if (status == HSDP_OK) {
         status = spec_check(model, spec, reterr);
     }
@@ -178,34 +284,39 @@ int32_t adamw_step(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
         status = error_set(reterr, HSDP_ERR_STATE,
                            "adamw.step: called twice in one step; step.end was expected");
     }
+    return status;
+}
+
+int32_t adamw_step(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
+                   struct hsdp_error *reterr)
+{
+    uint64_t step = spec->step != 0 ? spec->step : model->n_updates + 1;
+    uint32_t states[2];
+    struct fp_mode mode;
+    int32_t status = step_check(model, spec, reterr);
+
     if (status == HSDP_OK) {
         status = model_state_create(model, "exp_avg", "fp32", &states[0], reterr);
     }
     if (status == HSDP_OK) {
         status = model_state_create(model, "exp_avg_sq", "fp32", &states[1], reterr);
     }
+    if (status == HSDP_OK && model->adamw == NULL) {
+        status = adamw_create(model, reterr);
+    }
     if (status != HSDP_OK) {
         return status;
     }
     mode = fp_mode_enter();
-    constants = constants_create(spec, step);
-    if (constants == NULL) {
-        fp_mode_leave(mode);
-        return error_set(reterr, HSDP_ERR_NO_MEMORY,
-                         "adamw.step: no memory for %" PRIu32 " hyper groups",
-                         spec->n_hyper_groups);
-    }
-    for (uint32_t unit = 0; status == HSDP_OK && unit < model->plan->n_units; unit++) {
+    constants_compute(model, spec, step);
+    for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
         if (plan_is_trainable(model->plan, unit)) {
-            status = unit_update(model, unit, constants, states, reterr);
+            unit_update(model, unit, states);
         }
     }
     fp_mode_leave(mode);
-    free(constants);
-    if (status == HSDP_OK) {
-        model->step.is_updated = true;
-        model->n_updates = step;
-        words_keep(&model->optimizer, spec, step);
-    }
-    return status;
+    model->step.is_updated = true;
+    model->n_updates = step;
+    words_keep(&model->optimizer, spec, step);
+    return HSDP_OK;
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "hsdp/unit.h"
+#include "shard/adamw.h"
 #include "shard/drift.h"
 #include "shard/tensor.h"
 #include "shard/verify.h"
@@ -61,8 +62,12 @@ static void shapes_fill(struct hsdp_model *model)
     }
     for (uint32_t param = 0; param < plan->n_params; param++) {
         const struct plan_param *p = &plan->params[param];
+        uint64_t n_groups = p->hyper_group + UINT64_C(1);
         int64_t stride = 1;
 
+        if ((p->flags & HSDP_PARAM_FROZEN) == 0 && n_groups > model->n_hyper_groups) {
+            model->n_hyper_groups = n_groups;
+        }
         for (uint32_t d = p->n_dims; d-- > 0;) {
             model->strides[param * HSDP_PARAM_MAX_DIMS + d] = stride;
             stride *= p->shape[d] == 0 ? 1 : p->shape[d];
@@ -174,6 +179,7 @@ void model_destroy(struct hsdp_model *model)
         job_work_cancel(model->job, &model->step.work);
     }
     passes_free(model);
+    adamw_free(model->adamw);
     drift_destroy(model->drift);
     ties_free(model);
     if (model->ops != NULL) {
@@ -304,6 +310,10 @@ int32_t model_flat_view(struct hsdp_model *model, uint32_t unit, uint32_t buffer
     status = model_flat_shard(model, unit, buffer, flat, &shard, reterr);
     if (status != HSDP_OK) {
         return status;
+    }
+    if (flat == HSDP_FLAT_MASTER) { /* from now on the host may write there in any step */
+        model->units[unit].is_viewed = true;
+        model->ops->publish_skip(model->store, unit, false);
     }
     tensor_fill(ret_view, shard.base, shard.dtype,
                 &model->flat_shapes[unit * PLAN_MAX_BUFFERS + buffer], model->unit_stride, 1);

@@ -13,6 +13,7 @@
 #include "plan/plan.h"
 #include "shard/tie.h"
 
+struct adamw;
 struct drift;
 struct pass;
 
@@ -35,6 +36,7 @@ struct model_unit {
     bool is_handed;     /* in the open pass */
     bool is_skipped;    /* and that by skip */
     bool is_unclosed;   /* its last pass of the window was not of scope full */
+    bool is_viewed;     /* the host has the address of its masters */
     struct pass *pass;  /* the open one that holds it; NULL = none */
     uint64_t position;  /* in that pass, from 1 */
     uint64_t ticket;    /* of the last unshard */
@@ -75,6 +77,8 @@ struct hsdp_model {
     uint64_t n_steps;
     uint64_t n_discarded;             /* of those steps */
     uint64_t n_updates;               /* of adamw: the step of its last bias correction */
+    uint64_t n_hyper_groups;          /* one more than the largest of a trainable parameter */
+    struct adamw *adamw;              /* NULL until its first step */
     struct optimizer_words optimizer; /* what it was told last */
     float factor[2];                  /* norm, factor: what factor_view shows */
     int64_t factor_shape[1];
