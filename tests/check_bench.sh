@@ -28,12 +28,20 @@ tap_report $? "bench-flight: every cost is measured, and the part has all" "$out
 tap_report $? "bench-flight: no records are refused" "$output"
 
 rm -f "$scratch/flight.part"
-echo '{"a":1}' >"$scratch/rows.part"
-echo '{"a":2}' >>"$scratch/rows.part"
+echo '{"a":1}' >"$scratch/rows-first.part"
+echo '{"a":2}' >"$scratch/rows-second.part"
+echo '{"a":3}' >"$scratch/rows.part"
+echo '{"a":4}' >>"$scratch/rows.part"
+printf '{"speed":2,\n"of":[1,2]}\n' >"$scratch/trainer.object"
+echo '{}' >"$scratch/machine.object"
 "$here/../bench/collect" "$scratch" >"$output" 2>&1 &&
-    tr -d ' \n' <"$scratch/results.json" >"$output" &&
-    grep -q '^{"joins":\[{"participants":50,.*}\],"rows":\[{"a":1},{"a":2}\]}$' "$output"
+    tr -d ' \n' <"$scratch/results.json" >"$output"
+grep -q '^{"joins":\[{"participants":50,.*}\],"rows":' "$output"
 tap_report $? "collect: each part is a list of the results" "$output"
+grep -q '"rows":\[{"a":1},{"a":2},{"a":3},{"a":4}\],' "$output"
+tap_report $? "collect: several parts of one key are one list" "$output"
+grep -q '\],"machine":{},"trainer":{"speed":2,"of":\[1,2\]}}$' "$output"
+tap_report $? "collect: an object is one of the results" "$output"
 
 mkdir "$scratch/empty"
 ! "$here/../bench/collect" "$scratch/empty" >"$output" 2>&1 && grep -q 'no part' "$output"
