@@ -8,6 +8,7 @@
 
 #include "examples/gpt/convert.h"
 #include "examples/gpt/digest.h"
+#include "examples/gpt/laps.h"
 #include "examples/gpt/report.h"
 #include "examples/gpt/schedule.h"
 #include "suite.h"
@@ -20,6 +21,9 @@ static struct report_step step_example(void)
     return (struct report_step){.step = 21,
                                 .n_steps = 25,
                                 .seconds = 14.2619,
+                                .compute_seconds = 13.5,
+                                .communication_seconds = 0.7519,
+                                .optimizer_seconds = 0.01,
                                 .loss = 2.57064,
                                 .learning_rate = 1e-6,
                                 .gradient_norm = 1077.37176,
@@ -34,7 +38,8 @@ START_TEST(report_line_any_step_has_the_usual_form)
 
     report_line(line, &step, &moment);
     ck_assert_str_eq(line, "2026-05-15 09:18:32 | INFO | step 00000021/00000025 | step-time 14.262 "
-                           "sec | cross-entropy-loss 2.5706 | learning-rate 1.000000e-06 | "
+                           "sec | communication-time 0.752 sec | optimizer-time 0.010 sec | "
+                           "cross-entropy-loss 2.5706 | learning-rate 1.000000e-06 | "
                            "gradient-norm 1077.3718 | tokens-per-second 294,083 | peak-memory "
                            "48.33 GB");
 }
@@ -83,10 +88,49 @@ START_TEST(report_json_full_step_has_every_key)
         text,
         "{\"step\": 21, \"cross_entropy_loss\": 2.57064, \"gradient_norm\": "
         "1077.37176, \"learning_rate\": 9.9999999999999995e-07, \"step_seconds\": "
-        "14.261900, \"tokens_per_second\": 294082.6, \"peak_memory_bytes\": 51894342779, "
+        "14.261900, \"compute_seconds\": 13.500000, \"communication_seconds\": 0.751900, "
+        "\"optimizer_seconds\": 0.010000, \"tokens_per_second\": 294082.6, \"peak_memory_bytes\": "
+        "51894342779, "
         "\"memory\": {\"parameters\": 1, \"gradients\": 0, \"optimizer\": 0, \"unsharded\": 4}, "
         "\"traffic\": {\"dp_shard\": 12, \"p\\\"p[0,-1]\": 3}}\n");
     free(text);
+}
+END_TEST
+
+/* Waits for the clock to move on. */
+static void lap_make(struct laps *laps, enum laps_part part)
+{
+    const double before = laps->seconds[part];
+
+    do {
+        laps_end(laps, part);
+    } while (laps->seconds[part] == before);
+}
+
+START_TEST(laps_end_each_part_keeps_its_own_time)
+{
+    struct laps laps;
+    double start;
+
+    laps_begin(&laps);
+    start = laps.since;
+    lap_make(&laps, LAPS_OPTIMIZER);
+    ck_assert_double_eq(laps.seconds[LAPS_COMPUTE] + laps.seconds[LAPS_COMMUNICATION], 0);
+    lap_make(&laps, LAPS_COMPUTE);
+    lap_make(&laps, LAPS_COMMUNICATION);
+    lap_make(&laps, LAPS_COMPUTE);
+    ck_assert_double_eq_tol(laps_total(&laps), laps.since - start, 1e-9);
+}
+END_TEST
+
+START_TEST(laps_begin_next_step_starts_from_nothing)
+{
+    struct laps laps;
+
+    laps_begin(&laps);
+    lap_make(&laps, LAPS_COMPUTE);
+    laps_begin(&laps);
+    ck_assert_double_eq(laps_total(&laps), 0);
 }
 END_TEST
 
@@ -263,6 +307,8 @@ Suite *module_suite(void)
     tcase_add_test(report, digest_add_other_order_or_sign_gives_another_number);
     tcase_add_test(report, report_json_full_device_is_an_error);
     tcase_add_test(report, report_bar_half_way_is_half_full);
+    tcase_add_test(numbers, laps_end_each_part_keeps_its_own_time);
+    tcase_add_test(numbers, laps_begin_next_step_starts_from_nothing);
     tcase_add_test(numbers, schedule_rate_warm_up_then_cosine);
     tcase_add_test(numbers, schedule_rate_without_warm_up_starts_near_the_peak);
     tcase_add_loop_test(numbers, convert_store_any_half_comes_back, 0, 2);

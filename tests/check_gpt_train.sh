@@ -55,6 +55,33 @@ says() {
     tap_report $? "hsdp-gpt: $1" "${4-$output}"
 }
 
+# parts FILE: on each line the three parts of a step are there, and together they are the step, but
+# for what rounding to microseconds takes; communication and optimizer took some time.
+parts() {
+    awk '
+    function number_of(key,    at) {
+        at = index($0, "\"" key "\": ")
+        return at == 0 ? -1 : substr($0, at + length(key) + 4) + 0
+    }
+    {
+        whole = number_of("step_seconds")
+        compute = number_of("compute_seconds")
+        communication = number_of("communication_seconds")
+        optimizer = number_of("optimizer_seconds")
+        gap = whole - compute - communication - optimizer
+        if (compute <= 0 || communication <= 0 || optimizer <= 0 || gap > 3e-6 || gap < -3e-6) {
+            exit failed = 1
+        }
+    }
+    END { exit failed || NR == 0 }' "$1"
+}
+
+# parts_add_up WHEN FILE
+parts_add_up() {
+    parts "$2"
+    tap_report $? "hsdp-gpt: the parts of a step are all of it, $1" "$2"
+}
+
 if [ ! -x "$HSDP_GPT" ]; then
     tap_skip "the example trainer" "hsdp-gpt is not built"
     tap_done
@@ -72,13 +99,21 @@ ends "--version is one line" 0 '^hsdp-gpt \(libhsdp\) [0-9]' 0 --version
 stamp='^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2} \| INFO'
 ends "trains without a launcher" 0 "$stamp \| libhsdp .* \| ranks 1 " 0 --log-json "$log"
 says "prints one line a step" \
-    "$stamp \| step [0-9]{8}/00000004 \| step-time [0-9.]+ sec \| cross-entropy-loss [0-9.]+ \| learning-rate [0-9.e+-]+ \| gradient-norm [0-9.]+ \| tokens-per-second [0-9,]+ \| peak-memory [0-9.]+ GB\$" 4
+    "$stamp \| step [0-9]{8}/00000004 \| step-time [0-9.]+ sec \| communication-time [0-9.]+ sec \| optimizer-time [0-9.]+ sec \| cross-entropy-loss [0-9.]+ \| learning-rate [0-9.e+-]+ \| gradient-norm [0-9.]+ \| tokens-per-second [0-9,]+ \| peak-memory [0-9.]+ GB\$" 4
 says "prints validation losses" "$stamp \| step 0000000[24]/00000004 \| validation-loss [0-9.]+\$" 2
 says "prints the digest of the last parameters" \
     "$stamp \| step 00000004/00000004 \| parameters-digest [0-9a-f]{16}\$" 1
 says "logs it with the last step" '"step": 4, .*"parameters_digest": "[0-9a-f]{16}"' 1 "$log"
+sed '3s/"communication_seconds": 0/"communication_seconds": 1/' "$log" >"$scratch/more.json"
+! parts "$scratch/more.json"
+tap_report $? "hsdp-gpt: parts that are more than the step are told apart" "$scratch/more.json"
+sed '2s/"optimizer_seconds": [0-9.]*, //' "$log" >"$scratch/less.json"
+! parts "$scratch/less.json"
+tap_report $? "hsdp-gpt: a part that is missing is told apart" "$scratch/less.json"
 says "logs one object a step" '^\{"step": [1-4], .*"traffic": \{.*\}\}$' 4 "$log"
-ends "trains on four ranks" 0 "$stamp \| libhsdp .* \| ranks 4 " 4
+parts_add_up "alone" "$log"
+ends "trains on four ranks" 0 "$stamp \| libhsdp .* \| ranks 4 " 4 --log-json "$log"
+parts_add_up "on four ranks" "$log"
 says "prints on rank 0 only" 'cross-entropy-loss' 4
 
 for setting in param_dtype=bf16 param_dtype=fp16 gradient_dtype=bf16 reduce_dtype=bf16 slots=1 \

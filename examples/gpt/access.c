@@ -27,8 +27,10 @@ int access_acquire(struct compute *compute, uint32_t unit, const uint32_t *next,
     struct session *session = compute->session;
     const struct session_unit *own = &session->units[unit];
     struct hsdp_error error = HSDP_ERROR_INIT;
-    int status = unit_start(compute, unit, use, ret_fault);
+    int status;
 
+    laps_end(&session->laps, LAPS_COMPUTE);
+    status = unit_start(compute, unit, use, ret_fault);
     if (status == 0 && next != NULL) {
         const struct session_unit *other = &session->units[*next];
         const int shares_param =
@@ -48,6 +50,7 @@ int access_acquire(struct compute *compute, uint32_t unit, const uint32_t *next,
         HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
+    laps_end(&session->laps, LAPS_COMMUNICATION);
     return 0;
 }
 
@@ -56,9 +59,11 @@ int access_release(struct compute *compute, uint32_t unit, struct fault *ret_fau
     struct session *session = compute->session;
     struct hsdp_error error = HSDP_ERROR_INIT;
 
+    laps_end(&session->laps, LAPS_COMPUTE);
     if (session->api->unit->release(session->model, unit, NULL, &error) != HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
+    laps_end(&session->laps, LAPS_COMMUNICATION);
     return 0;
 }
 

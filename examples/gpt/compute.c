@@ -159,10 +159,12 @@ static int unit_backward(struct compute *compute, uint64_t open_pass, const uint
     access_grads(compute, *unit, grads);
     model_backward(&pass, *unit, values, grads);
     access_store(compute, *unit, grads);
+    laps_end(&session->laps, LAPS_COMPUTE);
     if (session->api->unit->reduce(session->model, open_pass, *unit, NULL, NULL, &error) !=
         HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
+    laps_end(&session->laps, LAPS_COMMUNICATION);
     return access_release(compute, *unit, ret_fault);
 }
 
@@ -174,10 +176,12 @@ int compute_backward(struct compute *compute, int32_t scope, struct fault *ret_f
     struct hsdp_error error = HSDP_ERROR_INIT;
     uint64_t open_pass;
 
+    laps_end(&session->laps, LAPS_COMPUTE);
     if (unit->backward_begin(session->model, compute->backward, n_units, scope, &open_pass,
                              &error) != HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
+    laps_end(&session->laps, LAPS_COMMUNICATION);
     for (uint32_t i = 0; i < n_units; i++) {
         const uint32_t *next = i + 1 < n_units ? &compute->backward[i + 1] : NULL;
         const int status =
@@ -187,9 +191,11 @@ int compute_backward(struct compute *compute, int32_t scope, struct fault *ret_f
             return status;
         }
     }
+    laps_end(&session->laps, LAPS_COMPUTE);
     if (unit->backward_end(session->model, open_pass, NULL, NULL, &error) != HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
+    laps_end(&session->laps, LAPS_COMMUNICATION);
     return 0;
 }
 

@@ -44,10 +44,12 @@ void report_line(char ret_line[REPORT_LINE_BYTES], const struct report_step *ste
     number_group(speed, (uint64_t)(step->tokens_per_second + 0.5));
     snprintf(ret_line, REPORT_LINE_BYTES,
              "%s | INFO | step %08" PRIu64 "/%08" PRIu64 " | step-time %.3f sec"
-             " | cross-entropy-loss %.4f | learning-rate %.6e | gradient-norm %.4f"
+             " | communication-time %.3f sec | optimizer-time %.3f sec | cross-entropy-loss %.4f | "
+             "learning-rate %.6e | gradient-norm %.4f"
              " | tokens-per-second %s | peak-memory %.2f GB",
-             stamp, step->step, step->n_steps, step->seconds, step->loss, step->learning_rate,
-             step->gradient_norm, speed, (double)step->peak_bytes / GIGABYTE);
+             stamp, step->step, step->n_steps, step->seconds, step->communication_seconds,
+             step->optimizer_seconds, step->loss, step->learning_rate, step->gradient_norm, speed,
+             (double)step->peak_bytes / GIGABYTE);
 }
 
 /* JSON has no word for infinity and NaN. */
@@ -84,8 +86,11 @@ int report_json(FILE *out, const struct report_step *step)
     if (step->has_digest) {
         fprintf(out, "\"parameters_digest\": \"%016" PRIx64 "\", ", step->parameters_digest);
     }
-    fprintf(out, "\"step_seconds\": %.6f, \"tokens_per_second\": %.1f, ", step->seconds,
-            step->tokens_per_second);
+    fprintf(out,
+            "\"step_seconds\": %.6f, \"compute_seconds\": %.6f, \"communication_seconds\": %.6f, "
+            "\"optimizer_seconds\": %.6f, \"tokens_per_second\": %.1f, ",
+            step->seconds, step->compute_seconds, step->communication_seconds,
+            step->optimizer_seconds, step->tokens_per_second);
     fprintf(out,
             "\"peak_memory_bytes\": %" PRIu64 ", \"memory\": {\"parameters\": %" PRIu64
             ", \"gradients\": %" PRIu64 ", \"optimizer\": %" PRIu64 ", \"unsharded\": %" PRIu64

@@ -20,6 +20,9 @@ struct report_step {
     uint64_t step; /* from 1 */
     uint64_t n_steps;
     double seconds;
+    double compute_seconds; /* these three are all of `seconds`: see laps.h */
+    double communication_seconds;
+    double optimizer_seconds;
     double loss; /* mean over the global batch */
     double learning_rate;
     double gradient_norm; /* before clipping */

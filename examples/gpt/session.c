@@ -191,11 +191,13 @@ int session_sum(struct session *session, double *values, int64_t n_values, struc
     spec.reduce = HSDP_REDUCE_SUM;
     spec.input = &tensor;
     spec.output = &tensor;
+    laps_end(&session->laps, LAPS_COMPUTE);
     if (session->api->group->start(session->group, &spec, sizeof(spec), 1, NULL, &ticket, &error) !=
             HSDP_OK ||
         session->api->job->ticket_wait(session->job, ticket, UINT64_MAX, &error) != HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
+    laps_end(&session->laps, LAPS_COMMUNICATION);
     return 0;
 }
 

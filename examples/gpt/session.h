@@ -9,6 +9,7 @@
 #include "hsdp/adamw.h"
 #include "hsdp/hsdp.h"
 #include "hsdp/loader.h"
+#include "laps.h"
 #include "model.h"
 
 /* One unit as the plugin knows it. Parameters are in the order of model_unit_params. */
@@ -42,6 +43,7 @@ struct session {
     int is_set_up;           /* the trainer's: 1 from the first step on, where no fault is the
                                 configuration's any more */
     struct model_shape shape;
+    struct laps laps; /* of the step under way, on this rank */
 };
 
 /*

@@ -84,6 +84,7 @@ int step_apply(struct trainer *trainer, struct report_step *step, struct fault *
 
     spec.max_norm = trainer->config->max_grad_norm;
     spec.gradient_scale = 1.0 / session->n_microbatches;
+    laps_end(&session->laps, LAPS_COMPUTE);
     if (ops->begin(session->model, &spec, NULL, &error) != HSDP_OK ||
         ops->result(session->model, &result, &error) != HSDP_OK) {
         return session_fault(session, &error, ret_fault);
@@ -98,6 +99,7 @@ int step_apply(struct trainer *trainer, struct report_step *step, struct fault *
         }
         ended = ops->end(session->model, NULL, NULL, &error);
     }
+    laps_end(&session->laps, LAPS_OPTIMIZER);
     return ended == HSDP_OK ? 0 : session_fault(session, &error, ret_fault);
 }
 

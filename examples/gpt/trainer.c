@@ -10,16 +10,6 @@
 
 #include "step.h"
 
-#define NANOSECONDS_SECOND 1e9
-
-static double clock_seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / NANOSECONDS_SECOND;
-}
-
 /* What rank 0 prints about a finished step: its line if it is due, and what is out of the way. */
 static void step_print(const struct trainer *trainer, const struct report_step *step)
 {
@@ -65,21 +55,30 @@ static int step_report(struct trainer *trainer, const struct report_step *step,
     return 0;
 }
 
+/* How long the step has taken, and on what; on this rank. */
+static void step_clock(const struct laps *laps, double n_tokens, struct report_step *step)
+{
+    step->seconds = laps_total(laps);
+    step->compute_seconds = laps->seconds[LAPS_COMPUTE];
+    step->communication_seconds = laps->seconds[LAPS_COMMUNICATION];
+    step->optimizer_seconds = laps->seconds[LAPS_OPTIMIZER];
+    step->tokens_per_second = n_tokens / step->seconds;
+}
+
 static int step_run(struct trainer *trainer, uint64_t number, struct fault *ret_fault)
 {
     const struct config *config = trainer->config;
-    const double start = clock_seconds();
     const double n_tokens = (double)config->global_batch_size * (double)config->sequence_length;
     struct report_step step = {.step = number, .n_steps = config->schedule_steps};
     int status;
 
+    laps_begin(&trainer->session.laps);
     step.learning_rate = schedule_rate(&trainer->schedule, number);
     status = step_accumulate(trainer, number, &step.loss, ret_fault);
     if (status == 0) {
         status = step_apply(trainer, &step, ret_fault);
     }
-    step.seconds = clock_seconds() - start;
-    step.tokens_per_second = n_tokens / step.seconds;
+    step_clock(&trainer->session.laps, n_tokens, &step);
     if (status == 0 && config->validation_interval != 0 &&
         (number % config->validation_interval == 0 || number == config->max_steps)) {
         step.has_validation = 1;
