@@ -47,4 +47,67 @@ mkdir "$scratch/empty"
 ! "$here/../bench/collect" "$scratch/empty" >"$output" 2>&1 && grep -q 'no part' "$output"
 tap_report $? "collect: a folder without parts is refused" "$output"
 
+# trainer_ends NAME PATTERN STATUS OPTION...: a small run ends with STATUS and says PATTERN.
+trainer_ends() {
+    name=$1
+    pattern=$2
+    wanted=$3
+    shift 3
+    HSDP_PLUGIN=$HSDP_TEST_PLUGIN timeout 120 "$here/../bench/trainer" "$@" >"$output" 2>&1
+    [ $? -eq "$wanted" ] && grep -q -- "$pattern" "$output"
+    tap_report $? "trainer: $name" "$output"
+}
+
+trainer_ends "no rounds are refused" 'a number from 1' 2 -r 0
+env HSDP_GPT=/nowhere/hsdp-gpt "$here/../bench/trainer" -o "$scratch/trainer.object" >"$output" 2>&1 &&
+    grep -qx '{"skipped":"hsdp-gpt is not built"}' "$scratch/trainer.object"
+tap_report $? "trainer: without hsdp-gpt the object says why" "$output"
+if [ -x "$HSDP_GPT" ]; then
+    small='num_layers=1 hidden_size=16 num_attention_heads=2 sequence_length=16 micro_batch_size=2
+        global_batch_size=4'
+    # shellcheck disable=SC2086 # settings have no blanks
+    trainer_ends "two rounds are measured" '^hsdp, 2 ranks ' 0 -r 2 -s 2 \
+        -o "$scratch/trainer.object" $small
+    tr -d '\n' <"$scratch/trainer.object" >"$output"
+    grep -q '^{"speedup_2_ranks":[0-9.]*,.*"rounds":2,.*"hidden_size":16,.*"runs":\[{.*}\]}$' "$output"
+    tap_report $? "trainer: the object has the speedup and what was run" "$output"
+    [ "$(grep -o '"ranks":[12],"tokens_per_second":[0-9.]*,"[^}]*_share"' "$output" | wc -l)" -eq 3 ]
+    tap_report $? "trainer: the object has every run" "$output"
+    trainer_ends "a run that fails is told" 'hidden_size' 1 -r 1 -s 1 hidden_size=15
+else
+    tap_skip "trainer: a small run" "hsdp-gpt is not built"
+fi
+
+# log_write FILE LOSS: the log of two runs of three steps.
+log_write() {
+    for step in 1 2 3 1 2 3; do
+        printf '{"step": %d, "cross_entropy_loss": %s, "step_seconds": 0.1, ' $step "$2"
+        printf '"compute_seconds": 0.07, "communication_seconds": 0.02, "optimizer_seconds": 0.01, '
+        printf '"tokens_per_second": %d}\n' $((step * 100))
+    done >"$1"
+}
+
+# figures NAME STATUS PATTERN: trainer.awk on the logs of $scratch/logs ends with STATUS and says PATTERN.
+figures() {
+    (
+        cd "$scratch/logs" &&
+            awk -v n_warm_up=2 -f "$here/../bench/trainer.awk" gpt.yaml hsdp-1.json hsdp-2.json
+    ) >"$output" 2>&1
+    [ $? -eq "$2" ] && grep -q "$3" "$output"
+    tap_report $? "trainer: $1" "$output"
+}
+
+mkdir "$scratch/logs"
+echo 'num_layers: 1' >"$scratch/logs/gpt.yaml"
+log_write "$scratch/logs/hsdp-1.json" 2.5
+log_write "$scratch/logs/hsdp-2.json" 2.5000001
+sed -i 's/"tokens_per_second": 300/"tokens_per_second": 600/' "$scratch/logs/hsdp-2.json"
+figures "only steps after the warm-up count" 0 '^hsdp, 2 ranks *600 *600 to 600 *2\.000 .* 70.0% *20.0% *10.0%$'
+log_write "$scratch/logs/hsdp-2.json" 2.6
+figures "runs that learn something else are refused" 1 'hsdp-2.json learned something else'
+head -n 3 "$scratch/logs/hsdp-1.json" >"$scratch/logs/hsdp-2.json"
+figures "a run that is missing is told" 1 'hsdp-2.json has 1 runs'
+sed 's/"compute_seconds"/"compute"/' "$scratch/logs/hsdp-1.json" >"$scratch/logs/hsdp-2.json"
+figures "a figure that is missing is told" 1 'hsdp-2.json has no compute_seconds'
+
 tap_done
