@@ -123,6 +123,29 @@ static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
     return consumed_await(store, unit, reterr);
 }
 
+/*
+ * Waits for the readers of everyone who has had these bytes since such a wait. Few units are in the
+ * list: those that would have more than the slots' memory together have been waited for.
+ */
+static int32_t occupants_await(struct store *store, uint32_t unit, struct hsdp_error *reterr)
+{
+    for (uint32_t i = store->n_occupants; i-- > 0;) {
+        uint32_t other = store->occupants[i];
+        int32_t status;
+
+        if (!plan_grads_overlap(store->plan, unit, other)) {
+            continue;
+        }
+        status = readers_await(store, other, unit, reterr);
+        if (status != HSDP_OK) {
+            return status;
+        }
+        store->occupants[i] = store->occupants[--store->n_occupants];
+    }
+    store->occupants[store->n_occupants++] = unit; /* it overlaps with itself: not there twice */
+    return HSDP_OK;
+}
+
 int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
                           struct hsdp_error *reterr)
 {
@@ -130,14 +153,9 @@ int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
                        dtype_bytes(shm_plan_class(store, unit)->gradient_dtype);
     int32_t status;
 
-    for (uint32_t other = 0; other < store->plan->n_units; other++) {
-        if (plan_grads_overlap(store->plan, unit, other)) {
-            status = readers_await(store, other, unit, reterr);
-
-            if (status != HSDP_OK) {
-                return status;
-            }
-        }
+    status = occupants_await(store, unit, reterr);
+    if (status != HSDP_OK) {
+        return status;
     }
     status = slot_open(store, unit, reterr);
     if (status != HSDP_OK) {

@@ -16,11 +16,12 @@ static int32_t entries_allocate(struct store *store, struct hsdp_error *reterr)
     uint64_t n_entries = (uint64_t)store->plan->n_units * ENTRIES_PER_UNIT + SHM_MAX_RANKS;
     struct wait_entry *next = calloc(n_entries, sizeof(*next));
 
-    if (next == NULL) {
+    store->entries = next;
+    store->occupants = calloc(store->plan->n_units + UINT64_C(1), sizeof(*store->occupants));
+    if (next == NULL || store->occupants == NULL) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "shm: no memory for %" PRIu64 " conditions",
                          n_entries);
     }
-    store->entries = next;
     for (uint32_t unit = 0; unit < store->plan->n_units; unit++) {
         struct shm_unit *u = &store->units[unit];
 
@@ -81,6 +82,7 @@ static void store_close(struct store *store)
     shm_unmap(store);
     shared_memory_fini(&store->memory);
     free(store->entries);
+    free(store->occupants);
     free(store->units);
     shm_journals_free(store);
     free(store->classes);

@@ -225,6 +225,8 @@ struct store {
     uint32_t n_journals;
     struct shm_unit *units;
     struct wait_entry *entries; /* of all reductions and unshards */
+    uint32_t *occupants;        /* n_occupants units: what was in their slots may be unread */
+    uint32_t n_occupants;
     uint32_t world[SHM_MAX_RANKS];
     uint32_t n_world;
     uint32_t rank;

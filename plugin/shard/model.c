@@ -31,8 +31,9 @@ static int32_t tables_allocate(struct hsdp_model *model, struct hsdp_error *rete
     model->flat_shapes = calloc(n_units * PLAN_MAX_BUFFERS + 1, sizeof(*model->flat_shapes));
     model->strides = calloc(n_params * HSDP_PARAM_MAX_DIMS + 1, sizeof(*model->strides));
     model->param_slots = malloc(n_slots * sizeof(*model->param_slots));
-    if (model->units == NULL || model->flat_shapes == NULL || model->strides == NULL ||
-        model->param_slots == NULL) {
+    model->acquired = calloc(n_units + 1, sizeof(*model->acquired));
+    if (model->units == NULL || model->acquired == NULL || model->flat_shapes == NULL ||
+        model->strides == NULL || model->param_slots == NULL) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY,
                          "model: no memory for %" PRIu64 " units and %" PRIu64 " parameters",
                          n_units, n_params);
@@ -191,6 +192,7 @@ void model_destroy(struct hsdp_model *model)
     }
     free(model->units);
     free(model->param_slots);
+    free(model->acquired);
     free(model->flat_shapes);
     free(model->strides);
     plan_destroy(model->plan);

@@ -65,7 +65,9 @@ struct hsdp_model {
     struct store *store;
     struct reporter reporter;
     struct model_unit *units;
-    uint32_t *param_slots;  /* per slot: the unit that occupies it, or HSDP_NO_SLOT */
+    uint32_t *param_slots; /* per slot: the unit that occupies it, or HSDP_NO_SLOT */
+    uint32_t *acquired;    /* n_acquired units whose gradient slots the host has; few */
+    uint32_t n_acquired;
     struct model_ties ties; /* over stages */
     struct pass *passes;    /* open and closed ones, reused */
     uint64_t n_passes;      /* begun so far: numbers them */

@@ -50,11 +50,11 @@ static int32_t units_check(struct hsdp_model *model, const uint32_t *units, uint
     return HSDP_OK;
 }
 
-static void marks_clear(struct hsdp_model *model)
+static void marks_clear(struct hsdp_model *model, const uint32_t *units, uint64_t n_units)
 {
-    for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
-        if (model->units[unit].pass == NULL) {
-            model->units[unit].is_handed = false;
+    for (uint64_t i = 0; i < n_units; i++) {
+        if (units[i] < model->plan->n_units && model->units[units[i]].pass == NULL) {
+            model->units[units[i]].is_handed = false;
         }
     }
 }
@@ -134,7 +134,7 @@ int32_t unit_backward_begin(struct hsdp_model *model, const uint32_t *units, uin
     }
     if (status == HSDP_OK) {
         status = units_check(model, units, n_units, reterr);
-        marks_clear(model);
+        marks_clear(model, units, n_units);
     }
     if (status != HSDP_OK) {
         return status;
@@ -245,7 +245,7 @@ static int32_t unit_hand_over(struct hsdp_model *model, bool is_skip, struct pas
     }
     u->is_handed = true;
     u->is_skipped = is_skip;
-    u->is_acquired = false;
+    unit_give_back(model, unit);
     turn_raise(model, pass);
     gradient = gradient_of(model, pass, unit, is_skip);
     status = model->ops->reduce(model->store, &gradient, &u->reduction, reterr);
@@ -294,17 +294,24 @@ int32_t unit_skip(struct hsdp_model *model, uint64_t number, uint32_t unit, void
 
 /* ------------------------------------------------------------------------------- end */
 
-/* What the pass's own reductions wait for; a unit may be in its next one already. */
+/* What the pass's own reductions wait for; a unit may be in its next one already. Those found done
+ * are not looked at again. */
 static const struct wait *ending_blocker(struct work *work)
 {
     struct pass *pass = (struct pass *)work;
     const struct hsdp_model *model = pass->model;
     const struct wait *wait = NULL;
 
-    for (uint64_t i = 0; wait == NULL && i < pass->n_units; i++) {
-        if (model->units[pass->units[i]].reduction == pass->reductions[i]) {
-            wait = model->ops->reduce_blocker(model->store, pass->units[i]);
+    while (pass->n_done < pass->n_units) {
+        uint32_t unit = pass->units[pass->n_done];
+
+        if (model->units[unit].reduction == pass->reductions[pass->n_done]) {
+            wait = model->ops->reduce_blocker(model->store, unit);
         }
+        if (wait != NULL) {
+            break;
+        }
+        pass->n_done++;
     }
     return wait;
 }
@@ -393,6 +400,7 @@ int32_t unit_backward_end(struct hsdp_model *model, uint64_t number, void *strea
         pass->reductions[i] = u->reduction;
     }
     pass->number = 0;
+    pass->n_done = 0;
     if (ret_ticket == NULL) {
         return HSDP_OK;
     }

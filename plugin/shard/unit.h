@@ -21,4 +21,7 @@ int32_t unit_skip(struct hsdp_model *model, uint64_t pass, uint32_t unit, void *
 int32_t unit_backward_end(struct hsdp_model *model, uint64_t pass, void *stream,
                           uint64_t *ret_ticket, struct hsdp_error *reterr);
 
+/** use.c: the host has no more business in the gradient slot of a unit that it hands over. */
+void unit_give_back(struct hsdp_model *model, uint32_t unit);
+
 #endif /* SHARD_UNIT_H */

@@ -32,9 +32,10 @@ static int32_t grad_slot_check(const struct hsdp_model *model, uint32_t unit,
 {
     const struct plan_unit *units = model->plan->units;
 
-    for (uint32_t other = 0; other < model->plan->n_units; other++) {
-        if (other == unit || !model->units[other].is_acquired ||
-            !plan_grads_overlap(model->plan, unit, other)) {
+    for (uint32_t i = 0; i < model->n_acquired; i++) {
+        uint32_t other = model->acquired[i];
+
+        if (!plan_grads_overlap(model->plan, unit, other)) {
             continue;
         }
         error_set(reterr, HSDP_ERR_STATE,
@@ -124,6 +125,26 @@ static int32_t unshard_check(const struct hsdp_model *model, uint32_t unit, int3
     return status;
 }
 
+static void unit_acquire(struct hsdp_model *model, uint32_t unit)
+{
+    model->units[unit].is_acquired = true;
+    model->acquired[model->n_acquired++] = unit;
+}
+
+void unit_give_back(struct hsdp_model *model, uint32_t unit)
+{
+    uint32_t i = 0;
+
+    if (!model->units[unit].is_acquired) {
+        return; /* skipped */
+    }
+    while (model->acquired[i] != unit) {
+        i++;
+    }
+    model->acquired[i] = model->acquired[--model->n_acquired];
+    model->units[unit].is_acquired = false;
+}
+
 int32_t unit_unshard(struct hsdp_model *model, uint32_t unit, int32_t use, void *stream,
                      uint64_t *ret_ticket, struct hsdp_error *reterr)
 {
@@ -164,7 +185,7 @@ int32_t unit_unshard(struct hsdp_model *model, uint32_t unit, int32_t use, void 
         model->param_slots[model->plan->units[unit].param_slot] = unit;
     }
     if (is_backward && plan_grad_elems(model->plan, unit) != 0) {
-        u->is_acquired = true;
+        unit_acquire(model, unit);
     }
     *ret_ticket = ticket;
     return HSDP_OK;
