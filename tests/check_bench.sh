@@ -27,7 +27,21 @@ tap_report $? "bench-flight: every cost is measured, and the part has all" "$out
 ! timeout 60 "$bench/bench-flight" -n 0 >"$output" 2>&1 && grep -q 'a number from 1' "$output"
 tap_report $? "bench-flight: no records are refused" "$output"
 
-rm -f "$scratch/flight.part"
+HSDP_PLUGIN=$HSDP_TEST_PLUGIN timeout 60 "$bench/bench-step" -n 5000 -s 200 -r 2 \
+    -R "$scratch/rows-step.part" -o "$scratch/step.part" >"$output" 2>&1 &&
+    grep -q '^ *reading and writing as many bytes  *[0-9]' "$output" &&
+    grep -q '^{"op":"step","dtype":"fp32","ranks":1,"bytes":140000,"ours_us":[0-9.]*,' \
+        "$scratch/rows-step.part" &&
+    grep -q '"dtype":"bf16",.*"limit_us":[0-9.]*,"share_of_limit":[0-9.]*}$' \
+        "$scratch/rows-step.part" &&
+    grep -q '^{"params":200,"units":200,.*"step_us":[0-9.]*}$' "$scratch/step.part" &&
+    grep -q '^{"params":200,"units":2,' "$scratch/step.part"
+tap_report $? "bench-step: large and small shards are stepped, and the parts say so" "$output"
+
+! timeout 60 "$bench/bench-step" -n 1e6 >"$output" 2>&1 && grep -q 'a number from 1' "$output"
+tap_report $? "bench-step: what is no number is refused" "$output"
+
+rm -f "$scratch/flight.part" "$scratch/step.part" "$scratch/rows-step.part"
 echo '{"a":1}' >"$scratch/rows-first.part"
 echo '{"a":2}' >"$scratch/rows-second.part"
 echo '{"a":3}' >"$scratch/rows.part"
