@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# HSDP_MPI: an MPI compiler wrapper that compiles and links a program.
+# HSDP_MPI: an MPI compiler wrapper that compiles and links a program; make bench has it as a peer.
 
 AC_DEFUN([HSDP_MPI], [
     AC_ARG_WITH([mpi],
@@ -13,13 +13,14 @@ AC_DEFUN([HSDP_MPI], [
         AS_IF([test -n "$MPICC"], [HSDP_MPI_TRY])
     ])
     AS_CASE([$hsdp_have_mpi:$with_mpi],
-        [yes:*], [HSDP_SUMMARY_ROW([MPI], [found], [MPI $hsdp_mpi_version by $MPICC; not used yet by this version])],
+        [yes:*], [HSDP_SUMMARY_ROW([MPI], [yes], [MPI $hsdp_mpi_version by $MPICC, a peer in make bench])],
         [no:no], [HSDP_SUMMARY_ROW([MPI], [no], [switched off by --without-mpi])],
         [no:auto], [HSDP_SUMMARY_ROW([MPI], [no], [no working mpicc (Debian: libopenmpi-dev)])],
         [AC_MSG_ERROR([--with-mpi was given, but '${MPICC:-mpicc}' is not there or cannot link an MPI program: install libopenmpi-dev (Debian) or give --with-mpi=/path/of/mpicc])])
 ])
 
-# Sets hsdp_have_mpi and hsdp_mpi_version.
+# Sets hsdp_have_mpi, hsdp_mpi_version and MPI_CPPFLAGS, where its headers are: the wrapper only links,
+# so that its sources are compiled as all others are.
 AC_DEFUN([HSDP_MPI_TRY], [
     AC_MSG_CHECKING([whether $MPICC links an MPI program])
     hsdp_saved_cc=$CC
@@ -31,6 +32,8 @@ AC_DEFUN([HSDP_MPI_TRY], [
 hsdp_version MPI_VERSION.MPI_SUBVERSION']) >conftest.c
         hsdp_mpi_version=$($MPICC -E conftest.c 2>/dev/null | sed -n 's/^hsdp_version //p' | tr -d ' ')
         rm -f conftest.c
+        MPI_CPPFLAGS=$($MPICC -show 2>/dev/null | tr ' ' '\n' | sed -n 's/^-I/-isystem /p' | tr '\n' ' ')
+        AC_SUBST([MPI_CPPFLAGS])
     ])
     CC=$hsdp_saved_cc
     AC_MSG_RESULT([$hsdp_have_mpi])

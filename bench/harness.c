@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The frame of every contender: rows, turns, barriers, times, and no result that is wrong. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "contender.h"
+#include "meeting.h"
+#include "pattern.h"
+
+#define N_WARM_UP 2u
+#define MIN_TURNS 2u
+#define MAX_TURNS 51u
+#define KIB       ((size_t)1024)
+#define MIB       (1024 * KIB)
+#define NS_PER_US 1e3
+
+struct options {
+    const char *meeting; /* a file of nothing, which all ranks map */
+    const char *results; /* to which rank 0 adds a line a row; NULL = none */
+    const char *setting; /* how this contender was started: a word for the lines */
+    const char *op;      /* the only one; NULL = all */
+    size_t max_bytes;    /* of rows */
+    uint64_t row_ns;     /* for the timed turns of a row */
+    bool is_spoiled;     /* a rank puts in what is wrong, to see that it is found */
+};
+
+struct harness {
+    struct options options;
+    struct meeting *meeting;
+    FILE *results; /* of rank 0 */
+    uint32_t rank;
+    uint32_t n_ranks;
+    uint32_t turn; /* counted over all rows: each writes other numbers than the one before */
+};
+
+/* Of the turns of one row. */
+struct times {
+    double run_us[MAX_TURNS];
+    double read_us[MAX_TURNS];
+    uint32_t n;
+};
+
+static const char *const op_names[N_OPS] = {"unshard", "reduce_scatter", "all_reduce"};
+static const size_t row_bytes[] = {64 * KIB, MIB, 16 * MIB, 128 * MIB};
+
+void fail(const char *format, ...)
+{
+    va_list arguments;
+
+    fprintf(stderr, "bench-%s: ", contender.name);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    exit(EXIT_FAILURE);
+}
+
+/* ----------------------------------------------------------------------------------- the times */
+
+/* The slowest rank's: what others do meanwhile, and how long they wait for it, is theirs. */
+static void times_add(struct times *times, const struct harness *harness)
+{
+    const struct meeting_times *ranks = harness->meeting->times[harness->turn % 2];
+    uint64_t run_ns = 0;
+    uint64_t read_ns = 0;
+
+    for (uint32_t i = 0; i < harness->n_ranks; i++) {
+        run_ns = ranks[i].run_ns > run_ns ? ranks[i].run_ns : run_ns;
+        read_ns = ranks[i].read_ns > read_ns ? ranks[i].read_ns : read_ns;
+    }
+    times->run_us[times->n] = (double)run_ns / NS_PER_US;
+    times->read_us[times->n] = (double)read_ns / NS_PER_US;
+    times->n++;
+}
+
+static int double_compare(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, uint32_t n)
+{
+    qsort(values, n, sizeof(values[0]), double_compare);
+    return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+static void times_write(struct times *times, FILE *results, const char *how, const struct row *row)
+{
+    fprintf(results, "%s\t%s\t%s\t%s\t%" PRIu32 "\t%zu\t%.3f\t%.3f\n", contender.name, how,
+            op_names[row->op], dtype_name(row->dtype), row->n_ranks, row->bytes,
+            median(times->run_us, times->n), median(times->read_us, times->n));
+    fflush(results);
+}
+
+/* ----------------------------------------------------------------------------------- the turns */
+
+/* What a rank puts in is written anew each time, so that it lies where a host leaves it. */
+static void inputs_write(const struct harness *harness, const struct row *row)
+{
+    struct piece piece = contender.open();
+
+    pattern_write(&piece, row->op == OP_UNSHARD ? 0 : row->rank, harness->turn);
+    if (harness->options.is_spoiled && row->rank == row->n_ranks - 1) {
+        pattern_spoil(&piece);
+    }
+    contender.ready();
+}
+
+static void operation_run(struct harness *harness, const struct row *row)
+{
+    struct meeting_times *times = &harness->meeting->times[harness->turn % 2][harness->rank];
+    uint64_t start_ns;
+
+    meeting_wait(harness->meeting, harness->n_ranks);
+    start_ns = clock_now_ns();
+    contender.run();
+    times->run_ns = clock_now_ns() - start_ns;
+    if (row->op == OP_UNSHARD) {
+        struct piece result = contender.result();
+
+        pattern_read(&result);
+    }
+    times->read_ns = clock_now_ns() - start_ns;
+}
+
+/* Returns whether rank 0 has called this turn the last one. */
+static bool turn_run(struct harness *harness, const struct row *row, bool is_first, bool is_last)
+{
+    struct piece result;
+
+    harness->turn++;
+    inputs_write(harness, row);
+    if (harness->rank == 0) {
+        harness->meeting->is_last = is_last;
+    }
+    operation_run(harness, row);
+    is_last = harness->meeting->is_last; /* rank 0 writes it again behind the next barrier */
+    meeting_wait(harness->meeting, harness->n_ranks);
+    result = contender.result();
+    if (is_first || is_last) {
+        pattern_check(&result, row->op == OP_UNSHARD ? 1 : row->n_ranks, harness->turn);
+    }
+    contender.settle();
+    return is_last;
+}
+
+static void variant_run(struct harness *harness, const struct row *row, uint32_t index,
+                        const char *variant)
+{
+    struct times times = {.n = 0};
+    bool is_over = false;
+    uint64_t start_ns;
+    char how[128];
+
+    contender.row_begin(row, index);
+    for (uint32_t i = 0; i < N_WARM_UP; i++) {
+        turn_run(harness, row, i == 0, false);
+    }
+    start_ns = clock_now_ns();
+    while (!is_over) {
+        bool is_late = clock_now_ns() - start_ns > harness->options.row_ns;
+
+        is_over = turn_run(harness, row, false,
+                           times.n + 1 == MAX_TURNS || (times.n + 1 >= MIN_TURNS && is_late));
+        times_add(&times, harness);
+    }
+    contender.row_end();
+    if (harness->results != NULL) {
+        snprintf(how, sizeof(how), "%s%s%s", harness->options.setting, *variant == '\0' ? "" : ", ",
+                 variant);
+        times_write(&times, harness->results, how, row);
+    }
+}
+
+/* ------------------------------------------------------------------------------------ the rows */
+
+static void row_run(struct harness *harness, enum op op, enum dtype dtype, size_t bytes)
+{
+    struct row row = {.op = op, .dtype = dtype, .bytes = bytes};
+    const char *variant;
+
+    row.n_elems = bytes / dtype_bytes(dtype);
+    row.rank = harness->rank;
+    row.n_ranks = harness->n_ranks;
+    for (uint32_t i = 0; (variant = contender.variant(&row, i)) != NULL; i++) {
+        variant_run(harness, &row, i, variant);
+    }
+}
+
+static void rows_run(struct harness *harness)
+{
+    const struct options *options = &harness->options;
+
+    for (enum op op = 0; op < N_OPS; op++) {
+        if (options->op != NULL && strcmp(options->op, op_names[op]) != 0) {
+            continue;
+        }
+        for (size_t i = 0; i < sizeof(row_bytes) / sizeof(row_bytes[0]); i++) {
+            if (row_bytes[i] <= options->max_bytes) {
+                row_run(harness, op, DTYPE_FP32, row_bytes[i]);
+                row_run(harness, op, DTYPE_BF16, row_bytes[i]);
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------- options */
+
+static uint64_t number_parse(const char *text, uint64_t max)
+{
+    char *end = NULL;
+    unsigned long long value = strtoull(text, &end, 10);
+
+    if (*text < '0' || *text > '9' || *end != '\0' || value > max) {
+        fail("%s: a number up to %" PRIu64 " is expected", text, max);
+    }
+    return value;
+}
+
+static void options_parse(struct options *options, int argc, char **argv)
+{
+    int option;
+
+    while ((option = getopt(argc, argv, "m:o:s:f:b:t:x")) != -1) {
+        if (option == 'm') {
+            options->meeting = optarg;
+        } else if (option == 'o') {
+            options->results = optarg;
+        } else if (option == 's') {
+            options->setting = optarg;
+        } else if (option == 'f') {
+            options->op = optarg;
+        } else if (option == 'b') {
+            options->max_bytes = number_parse(optarg, SIZE_MAX);
+        } else if (option == 't') {
+            options->row_ns = number_parse(optarg, 3600000) * CLOCK_NS_PER_MS;
+        } else if (option == 'x') {
+            options->is_spoiled = true;
+        } else {
+            fail("usage: -m file [-o results] [-s setting] [-f op] [-b max bytes] [-t ms a row]");
+        }
+    }
+    if (options->meeting == NULL) {
+        fail("-m says no file in which the ranks meet");
+    }
+}
+
+/* The launchers' words for it: hsdp-run's, mpirun's. */
+static uint32_t place_of(const char *name, const char *mpi_name)
+{
+    const char *text = getenv(name) != NULL ? getenv(name) : getenv(mpi_name);
+
+    if (text == NULL) {
+        fail("neither %s nor %s is set: start it with hsdp-run or mpirun", name, mpi_name);
+    }
+    return (uint32_t)number_parse(text, MEETING_MAX_RANKS);
+}
+
+int main(int argc, char **argv)
+{
+    struct harness harness = {.options = {.max_bytes = SIZE_MAX, .row_ns = 150 * CLOCK_NS_PER_MS}};
+
+    harness.options.setting = "default";
+    options_parse(&harness.options, argc, argv);
+    harness.rank = place_of("RANK", "OMPI_COMM_WORLD_RANK");
+    harness.n_ranks = place_of("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE");
+    harness.meeting = meeting_open(harness.options.meeting);
+    if (harness.rank == 0 && harness.options.results != NULL) {
+        harness.results = fopen(harness.options.results, "a");
+        if (harness.results == NULL) {
+            fail("%s: %s", harness.options.results, strerror(errno));
+        }
+    }
+    contender.begin();
+    rows_run(&harness);
+    contender.end();
+    if (harness.results != NULL && fclose(harness.results) != 0) {
+        fail("%s: %s", harness.options.results, strerror(errno));
+    }
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the ranks of a measurement meet: a barrier, and the times at which each was where. */
+#ifndef BENCH_MEETING_H
+#define BENCH_MEETING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MEETING_MAX_RANKS 64u
+
+/* How long one rank took; a line each. */
+struct meeting_times {
+    uint64_t run_ns;  /* from the barrier to the end of the operation */
+    uint64_t read_ns; /* from the barrier to the end of one read of its result */
+    uint64_t reserved[6];
+};
+
+/* Shared by all ranks: the same file, mapped; all zero at first. */
+struct meeting {
+    _Atomic uint32_t n_arrived;
+    _Atomic uint32_t generation;
+    uint32_t is_last; /* rank 0 says so before a barrier, for the time behind it */
+    uint32_t reserved[13];
+    struct meeting_times times[2][MEETING_MAX_RANKS]; /* of even and odd turns: a rank may be one
+                                                         ahead of rank 0, which reads them */
+};
+
+/* Maps the file, which all ranks name. */
+struct meeting *meeting_open(const char *path);
+
+/*
+ * Returns once all ranks have called it. Ranks that have a core each look for the last one without
+ * a pause; others sleep, so that it gets a core.
+ */
+void meeting_wait(struct meeting *meeting, uint32_t n_ranks);
+
+#endif
