@@ -9,8 +9,10 @@
 extern "C" {
 #endif
 
-/* Zeros, on huge pages where the system offers them, touched. */
+/* Memory of this process: zeros, on huge pages where the system offers them, touched. */
 void *buffer_create(size_t n_bytes);
+/* The same of a file that ranks share, untouched; it is as long. */
+void *buffer_map(int fd, size_t n_bytes);
 void buffer_destroy(void *base, size_t n_bytes);
 
 #ifdef __cplusplus

@@ -13,6 +13,8 @@
 extern "C" {
 #endif
 
+struct meeting;
+
 enum op { OP_UNSHARD, OP_REDUCE_SCATTER, OP_ALL_REDUCE, N_OPS };
 
 /* What is measured: of `ranks` ranks, each has a buffer of n_elems that belongs to all. */
@@ -52,9 +54,12 @@ struct piece {
  */
 struct contender {
     const char *name;
+    /* Its ranks do not wait for each other: where they share cores the time of one on a core
+     * counts, as often as there are ranks for it. */
+    bool never_waits;
     /* Ways to do it, of which the fastest counts: a word each, NULL behind the last one. */
     const char *(*variant)(const struct row *row, uint32_t index);
-    void (*begin)(void);
+    void (*begin)(const struct meeting *meeting);
     void (*row_begin)(const struct row *row, uint32_t variant);
     struct piece (*open)(void);
     void (*ready)(void);

@@ -31,10 +31,11 @@ static void must(int32_t status)
     }
 }
 
-static void ours_begin(void)
+static void ours_begin(const struct meeting *meeting)
 {
     struct hsdp_job_spec spec = HSDP_JOB_SPEC_INIT;
 
+    (void)meeting; /* the launcher says it */
     must(hsdp_plugin_load(NULL, &ours.plugin, &err));
     ours.api = hsdp_plugin_api(ours.plugin);
     must(ours.api->job->create(&spec, &ours.job, &err));

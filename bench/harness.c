@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -21,7 +22,6 @@
 #define NS_PER_US 1e3
 
 struct options {
-    const char *meeting; /* a file of nothing, which all ranks map */
     const char *results; /* to which rank 0 adds a line a row; NULL = none */
     const char *setting; /* how this contender was started: a word for the lines */
     const char *op;      /* the only one; NULL = all */
@@ -32,10 +32,8 @@ struct options {
 
 struct harness {
     struct options options;
-    struct meeting *meeting;
+    struct meeting meeting;
     FILE *results; /* of rank 0 */
-    uint32_t rank;
-    uint32_t n_ranks;
     uint32_t turn; /* counted over all rows: each writes other numbers than the one before */
 };
 
@@ -66,11 +64,11 @@ void fail(const char *format, ...)
 /* The slowest rank's: what others do meanwhile, and how long they wait for it, is theirs. */
 static void times_add(struct times *times, const struct harness *harness)
 {
-    const struct meeting_times *ranks = harness->meeting->times[harness->turn % 2];
+    const struct meeting_times *ranks = harness->meeting.page->times[harness->turn % 2];
     uint64_t run_ns = 0;
     uint64_t read_ns = 0;
 
-    for (uint32_t i = 0; i < harness->n_ranks; i++) {
+    for (uint32_t i = 0; i < harness->meeting.n_ranks; i++) {
         run_ns = ranks[i].run_ns > run_ns ? ranks[i].run_ns : run_ns;
         read_ns = ranks[i].read_ns > read_ns ? ranks[i].read_ns : read_ns;
     }
@@ -115,21 +113,38 @@ static void inputs_write(const struct harness *harness, const struct row *row)
     contender.ready();
 }
 
+/* This rank's share of a core, where ranks that do not wait for each other have one in common. */
+static uint64_t core_ns(const struct harness *harness)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return ((uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec) *
+           harness->meeting.ranks_per_core;
+}
+
+static uint64_t now_ns(const struct harness *harness)
+{
+    bool is_shared = harness->meeting.ranks_per_core > 1;
+
+    return contender.never_waits && is_shared ? core_ns(harness) : clock_now_ns();
+}
+
 static void operation_run(struct harness *harness, const struct row *row)
 {
-    struct meeting_times *times = &harness->meeting->times[harness->turn % 2][harness->rank];
+    struct meeting_times *times = &harness->meeting.page->times[harness->turn % 2][row->rank];
     uint64_t start_ns;
 
-    meeting_wait(harness->meeting, harness->n_ranks);
-    start_ns = clock_now_ns();
+    meeting_wait(&harness->meeting);
+    start_ns = now_ns(harness);
     contender.run();
-    times->run_ns = clock_now_ns() - start_ns;
+    times->run_ns = now_ns(harness) - start_ns;
     if (row->op == OP_UNSHARD) {
         struct piece result = contender.result();
 
         pattern_read(&result);
     }
-    times->read_ns = clock_now_ns() - start_ns;
+    times->read_ns = now_ns(harness) - start_ns;
 }
 
 /* Returns whether rank 0 has called this turn the last one. */
@@ -139,12 +154,12 @@ static bool turn_run(struct harness *harness, const struct row *row, bool is_fir
 
     harness->turn++;
     inputs_write(harness, row);
-    if (harness->rank == 0) {
-        harness->meeting->is_last = is_last;
+    if (harness->meeting.rank == 0) {
+        harness->meeting.page->is_last = is_last;
     }
     operation_run(harness, row);
-    is_last = harness->meeting->is_last; /* rank 0 writes it again behind the next barrier */
-    meeting_wait(harness->meeting, harness->n_ranks);
+    is_last = harness->meeting.page->is_last; /* rank 0 writes it again behind the next barrier */
+    meeting_wait(&harness->meeting);
     result = contender.result();
     if (is_first || is_last) {
         pattern_check(&result, row->op == OP_UNSHARD ? 1 : row->n_ranks, harness->turn);
@@ -189,8 +204,8 @@ static void row_run(struct harness *harness, enum op op, enum dtype dtype, size_
     const char *variant;
 
     row.n_elems = bytes / dtype_bytes(dtype);
-    row.rank = harness->rank;
-    row.n_ranks = harness->n_ranks;
+    row.rank = harness->meeting.rank;
+    row.n_ranks = harness->meeting.n_ranks;
     for (uint32_t i = 0; (variant = contender.variant(&row, i)) != NULL; i++) {
         variant_run(harness, &row, i, variant);
     }
@@ -226,13 +241,14 @@ static uint64_t number_parse(const char *text, uint64_t max)
     return value;
 }
 
-static void options_parse(struct options *options, int argc, char **argv)
+static void options_parse(struct harness *harness, int argc, char **argv)
 {
+    struct options *options = &harness->options;
     int option;
 
     while ((option = getopt(argc, argv, "m:o:s:f:b:t:x")) != -1) {
         if (option == 'm') {
-            options->meeting = optarg;
+            harness->meeting.path = optarg;
         } else if (option == 'o') {
             options->results = optarg;
         } else if (option == 's') {
@@ -249,13 +265,13 @@ static void options_parse(struct options *options, int argc, char **argv)
             fail("usage: -m file [-o results] [-s setting] [-f op] [-b max bytes] [-t ms a row]");
         }
     }
-    if (options->meeting == NULL) {
+    if (harness->meeting.path == NULL) {
         fail("-m says no file in which the ranks meet");
     }
 }
 
 /* The launchers' words for it: hsdp-run's, mpirun's. */
-static uint32_t place_of(const char *name, const char *mpi_name)
+static uint32_t identity_of(const char *name, const char *mpi_name)
 {
     const char *text = getenv(name) != NULL ? getenv(name) : getenv(mpi_name);
 
@@ -270,17 +286,17 @@ int main(int argc, char **argv)
     struct harness harness = {.options = {.max_bytes = SIZE_MAX, .row_ns = 150 * CLOCK_NS_PER_MS}};
 
     harness.options.setting = "default";
-    options_parse(&harness.options, argc, argv);
-    harness.rank = place_of("RANK", "OMPI_COMM_WORLD_RANK");
-    harness.n_ranks = place_of("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE");
-    harness.meeting = meeting_open(harness.options.meeting);
-    if (harness.rank == 0 && harness.options.results != NULL) {
+    options_parse(&harness, argc, argv);
+    harness.meeting.rank = identity_of("RANK", "OMPI_COMM_WORLD_RANK");
+    harness.meeting.n_ranks = identity_of("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE");
+    meeting_open(&harness.meeting);
+    if (harness.meeting.rank == 0 && harness.options.results != NULL) {
         harness.results = fopen(harness.options.results, "a");
         if (harness.results == NULL) {
             fail("%s: %s", harness.options.results, strerror(errno));
         }
     }
-    contender.begin();
+    contender.begin(&harness.meeting);
     rows_run(&harness);
     contender.end();
     if (harness.results != NULL && fclose(harness.results) != 0) {

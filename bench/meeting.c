@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -18,33 +17,29 @@
 #define SPIN_NS  UINT64_C(2000000)
 #define LIMIT_NS UINT64_C(100000000000) /* a rank that is later than that has failed */
 
-struct meeting *meeting_open(const char *path)
+/* Of the machine: a rank itself may be bound to one core. */
+static uint32_t ranks_per_core(uint32_t n_ranks)
 {
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    void *base;
+    long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t n = n_cores < 1 ? n_ranks : n_ranks / (uint32_t)n_cores;
 
-    if (fd < 0 || ftruncate(fd, sizeof(struct meeting)) != 0) {
-        fail("%s: %s", path, strerror(errno));
-    }
-    base = mmap(NULL, sizeof(struct meeting), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED) {
-        fail("%s: %s", path, strerror(errno));
-    }
-    close(fd);
-    return base;
+    return n == 0 ? 1 : n;
 }
 
-static bool has_core_each(uint32_t n_ranks)
+void meeting_open(struct meeting *meeting)
 {
-    static int n_cores; /* 0 = not counted yet */
-    cpu_set_t cores;
+    int fd = open(meeting->path, O_RDWR | O_CLOEXEC);
 
-    if (n_cores == 0) {
-        n_cores = sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
-        /* One that is bound to a core shares it with nobody. */
-        n_cores = n_cores == 1 ? (int)n_ranks : n_cores;
+    if (fd < 0 || ftruncate(fd, sizeof(struct meeting_page)) != 0) {
+        fail("%s: %s", meeting->path, strerror(errno));
     }
-    return n_ranks <= (uint32_t)n_cores;
+    meeting->page =
+        mmap(NULL, sizeof(struct meeting_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (meeting->page == MAP_FAILED) {
+        fail("%s: %s", meeting->path, strerror(errno));
+    }
+    close(fd);
+    meeting->ranks_per_core = ranks_per_core(meeting->n_ranks);
 }
 
 static void pause_briefly(void)
@@ -55,40 +50,41 @@ static void pause_briefly(void)
 }
 
 /* Until the generation is another one, or for as long as it makes sense. */
-static void generation_spin(struct meeting *meeting, uint32_t generation)
+static void generation_spin(struct meeting_page *page, uint32_t generation)
 {
     uint64_t end_ns = clock_now_ns() + SPIN_NS;
 
-    while (atomic_load(&meeting->generation) == generation && clock_now_ns() < end_ns) {
+    while (atomic_load(&page->generation) == generation && clock_now_ns() < end_ns) {
         pause_briefly();
     }
 }
 
-static void generation_sleep(struct meeting *meeting, uint32_t generation)
+static void generation_sleep(struct meeting_page *page, uint32_t generation)
 {
     const struct timespec second = {.tv_sec = 1};
     uint64_t end_ns = clock_now_ns() + LIMIT_NS;
 
-    while (atomic_load(&meeting->generation) == generation) {
-        syscall(SYS_futex, &meeting->generation, FUTEX_WAIT, generation, &second, NULL, 0);
+    while (atomic_load(&page->generation) == generation) {
+        syscall(SYS_futex, &page->generation, FUTEX_WAIT, generation, &second, NULL, 0);
         if (clock_now_ns() > end_ns) {
             fail("a rank has not come to the barrier");
         }
     }
 }
 
-void meeting_wait(struct meeting *meeting, uint32_t n_ranks)
+void meeting_wait(const struct meeting *meeting)
 {
-    uint32_t generation = atomic_load(&meeting->generation);
+    struct meeting_page *page = meeting->page;
+    uint32_t generation = atomic_load(&page->generation);
 
-    if (atomic_fetch_add(&meeting->n_arrived, 1) == n_ranks - 1) {
-        atomic_store(&meeting->n_arrived, 0);
-        atomic_fetch_add(&meeting->generation, 1);
-        syscall(SYS_futex, &meeting->generation, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    if (atomic_fetch_add(&page->n_arrived, 1) == meeting->n_ranks - 1) {
+        atomic_store(&page->n_arrived, 0);
+        atomic_fetch_add(&page->generation, 1);
+        syscall(SYS_futex, &page->generation, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
         return;
     }
-    if (has_core_each(n_ranks)) {
-        generation_spin(meeting, generation);
+    if (meeting->ranks_per_core == 1) {
+        generation_spin(page, generation);
     }
-    generation_sleep(meeting, generation);
+    generation_sleep(page, generation);
 }

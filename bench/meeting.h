@@ -17,22 +17,34 @@ struct meeting_times {
 };
 
 /* Shared by all ranks: the same file, mapped; all zero at first. */
-struct meeting {
+struct meeting_page {
     _Atomic uint32_t n_arrived;
     _Atomic uint32_t generation;
     uint32_t is_last; /* rank 0 says so before a barrier, for the time behind it */
-    uint32_t reserved[13];
+    uint32_t reserved;
+    int64_t
+        shared_pid; /* rank 0 and its descriptor of memory for all, where a contender has some */
+    int64_t shared_fd;
+    uint64_t reserved_line[4];
     struct meeting_times times[2][MEETING_MAX_RANKS]; /* of even and odd turns: a rank may be one
                                                          ahead of rank 0, which reads them */
 };
 
-/* Maps the file, which all ranks name. */
-struct meeting *meeting_open(const char *path);
+struct meeting {
+    struct meeting_page *page;
+    const char *path;
+    uint32_t rank;
+    uint32_t n_ranks;
+    uint32_t ranks_per_core; /* at least 1 */
+};
+
+/* Fills the rest of it. The ranks name the same file. */
+void meeting_open(struct meeting *meeting);
 
 /*
  * Returns once all ranks have called it. Ranks that have a core each look for the last one without
  * a pause; others sleep, so that it gets a core.
  */
-void meeting_wait(struct meeting *meeting, uint32_t n_ranks);
+void meeting_wait(const struct meeting *meeting);
 
 #endif
