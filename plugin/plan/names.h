@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names: from a text to its index, in constant time (a hash table with open addressing). */
+/* Names: numbered in the order in which they come, and from a name to its number. */
 #ifndef PLAN_NAMES_H
 #define PLAN_NAMES_H
 
@@ -20,9 +20,12 @@ void names_destroy(struct names *names);
  */
 int32_t names_reserve(struct names *names, struct hsdp_error *reterr);
 
-/** Adds a new name after names_reserve. The text is borrowed for as long as the table lives. */
-void names_add(struct names *names, const char *name, uint32_t index);
+/**
+ * Adds a new name after names_reserve: the first has number 0, the next 1, as the rows of a plan
+ * have. The text is borrowed for as long as the table lives.
+ */
+void names_add(struct names *names, const char *name);
 
-bool names_find(const struct names *names, const char *name, uint32_t *ret_index);
+bool names_find(const struct names *names, const char *name, uint32_t *ret_number);
 
 #endif /* PLAN_NAMES_H */

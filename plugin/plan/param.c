@@ -212,7 +212,7 @@ int32_t plan_add_param(struct hsdp_plan *plan, const struct hsdp_param_spec *spe
     }
     plan->params[plan->n_params] = param;
     plan->units[param.unit].n_params++;
-    names_add(plan->param_names, param.name, plan->n_params);
+    names_add(plan->param_names, param.name);
     *ret_param = plan->n_params++;
     return HSDP_OK;
 }

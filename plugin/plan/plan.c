@@ -247,7 +247,7 @@ int32_t plan_add_class(struct hsdp_plan *plan, const struct hsdp_class_spec *spe
     if (status != HSDP_OK) {
         return status;
     }
-    names_add(plan->class_names, plan->classes[plan->n_classes].name, plan->n_classes);
+    names_add(plan->class_names, plan->classes[plan->n_classes].name);
     *ret_class = plan->n_classes++;
     return HSDP_OK;
 }
@@ -284,7 +284,7 @@ int32_t plan_add_unit(struct hsdp_plan *plan, const char *name, uint32_t class_i
     }
     unit.class_index = class_index;
     plan->units[plan->n_units] = unit;
-    names_add(plan->unit_names, unit.name, plan->n_units);
+    names_add(plan->unit_names, unit.name);
     *ret_unit = plan->n_units++;
     return HSDP_OK;
 }
