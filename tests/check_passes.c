@@ -200,6 +200,43 @@ START_TEST(backward_end_with_an_acquired_gradient_is_refused)
 }
 END_TEST
 
+/* Whether both ranks have the same step shards: then each sums up a part of them for the other, and
+ * no reduction is done before both have been in a call. */
+static bool are_replicas(struct host *host)
+{
+    struct hsdp_buffer_info info = HSDP_BUFFER_INFO_INIT;
+
+    host_must(host, host->api->plan->buffer_info(host->plan, 0, 0, &info, &host->err));
+    return info.step_shard_elems == info.n_elems;
+}
+
+static void ticket_await(struct host *host, uint64_t ticket)
+{
+    host_must(host, host->api->job->ticket_wait(host->job, ticket, UINT64_MAX, &host->err));
+}
+
+/* Hands over and ends, and waits for the reductions. */
+static void backward_done(struct host *host, uint32_t unit)
+{
+    uint64_t ticket;
+
+    host_acquire(host, unit);
+    host_fill(host, unit, 0, four_gradient);
+    host_must(host,
+              host->api->unit->reduce(host->model, host->pass, unit, NULL, &ticket, &host->err));
+    ticket_await(host, ticket);
+    host_must(host, host_release(host, unit));
+}
+
+static void pass_end_done(struct host *host)
+{
+    uint64_t ticket;
+
+    host_must(host,
+              host->api->unit->backward_end(host->model, host->pass, NULL, &ticket, &host->err));
+    ticket_await(host, ticket);
+}
+
 /* A pass is done when its own reductions are, also when the next one has begun to queue. */
 static void ticket_rank(uint32_t rank, void *shared)
 {
@@ -210,10 +247,13 @@ static void ticket_rank(uint32_t rank, void *shared)
     four_open(&host, rank);
     host_pass_begin(&host, HSDP_SCOPE_FULL);
     for (uint32_t unit = D; unit > A; unit--) {
-        four_backward(&host, unit);
+        if (rank == 1 && unit == C) { /* rank 0 will wait for it, and may need this rank for that */
+            backward_done(&host, unit);
+        } else {
+            four_backward(&host, unit);
+        }
     }
     if (rank == 1) {
-        host_must(&host, host.api->job->ticket_wait(host.job, 0, 0, &host.err));
         ranks_meet(n_queued, 2);
     }
     four_backward(&host, A);
@@ -225,7 +265,7 @@ static void ticket_rank(uint32_t rank, void *shared)
     if (rank == 0) {
         ranks_meet(n_queued, 2);
     }
-    host_must(&host, host.api->job->ticket_wait(host.job, ticket, UINT64_MAX, &host.err));
+    ticket_await(&host, ticket);
     for (uint32_t unit = D + 1; unit-- > A;) {
         if (unit != C) {
             four_backward(&host, unit);
@@ -310,8 +350,9 @@ START_TEST(grad_add_behind_the_last_reduction_is_left_over)
 }
 END_TEST
 
-/* Rank 0 hands over a second time while rank 1 has not read the first: what is added then does not
- * join that reduction, though it still waits. */
+/* Rank 0 hands over a second time while rank 1 has not read the first (where they are replicas:
+ * has not come to the second): what is added then does not join that reduction, though it still
+ * waits. */
 static void grad_waiting_rank(uint32_t rank, void *shared)
 {
     _Atomic uint32_t *n_there = shared;
@@ -332,8 +373,13 @@ static void grad_waiting_rank(uint32_t rank, void *shared)
     } else {
         four_backward(&host, 0);
         ranks_meet(&n_there[0], 2);
+        if (are_replicas(&host)) {
+            pass_end_done(&host);
+        }
         ranks_meet(&n_there[1], 2);
-        host_pass_end(&host);
+        if (!are_replicas(&host)) {
+            host_pass_end(&host);
+        }
         host_backward(&host, HSDP_SCOPE_FULL, 0, four_gradient);
     }
     host_pass_begin(&host, HSDP_SCOPE_FULL);

@@ -28,9 +28,11 @@ static const struct {
 } totals[] = {
     /* 12288 elements on dp 2 x cp 3; replicate over dp */
     {"sharding_strategy=ddp", {12288, 0, 12288, 0}, 49152, 0},
-    {"sharding_strategy=ddp accumulation_scope=full", {0, 12288, 12288, 0}, 49152, 0},
+    {"sharding_strategy=ddp accumulation_scope=full", {0, 0, 12288, 0}, 49152, 0},
+    {"sharding_strategy=ddp accumulation_scope=inner", {0, 12288, 12288, 0}, 49152, 0},
     {"sharding_strategy=zero1", {12288, 0, 2048, 0}, 49152, 0},
     {"sharding_strategy=zero1 accumulation_scope=inner", {0, 12288, 2048, 0}, 49152, 0},
+    {"sharding_strategy=zero1 accumulation_scope=full", {0, 0, 2048, 0}, 49152, 0},
     {"sharding_strategy=zero2", {12288, 0, 2048, 0}, 49152, 0},
     {"sharding_strategy=zero2 accumulation_scope=inner", {0, 0, 2048, 0}, 49152, 0},
     {"sharding_strategy=fsdp", {12288, 0, 2048, 0}, 8192, 0},

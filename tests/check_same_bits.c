@@ -193,6 +193,20 @@ START_TEST(training_on_an_odd_split_gives_the_same_bits_with_every_strategy)
 }
 END_TEST
 
+/* Parts of the step shard that replicas sum up for each other: uneven, and some empty. */
+START_TEST(training_on_an_odd_number_of_ranks_gives_the_same_bits)
+{
+    static const struct {
+        const char *dims;
+        uint32_t n_ranks;
+    } rows[] = {{"dp=3", 3}, {"dp=5", 5}, {"dp=9", 9}};
+    static const uint32_t one[] = {1};
+    struct training spec = training_spec(_i % 4, rows[_i / 4].dims, dense);
+
+    splits_run(&spec, one, 1, rows[_i / 4].n_ranks);
+}
+END_TEST
+
 START_TEST(training_of_experts_with_every_strategy_gives_the_same_bits)
 {
     static const uint32_t whole[] = {0};
@@ -243,6 +257,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, training_on_every_split_of_six_ranks_gives_the_same_bits, 0, 4);
     tcase_add_loop_test(tcase, training_on_an_odd_split_gives_the_same_bits_with_every_strategy, 0,
                         4);
+    tcase_add_loop_test(tcase, training_on_an_odd_number_of_ranks_gives_the_same_bits, 0, 12);
     tcase_add_loop_test(tcase, training_of_experts_with_every_strategy_gives_the_same_bits, 0, 4);
     tcase_add_loop_test(tcase, training_gives_the_same_bits_on_every_rank, 0, HOST_N_STRATEGIES);
     tcase_add_test(tcase, training_with_inner_scope_has_three_classes_of_bits);

@@ -28,7 +28,32 @@ struct fault_row {
 /* With cp = 1 experts are whole on every rank, and are still all-reduced over dp. */
 static void outer_drop(struct hsdp_model *model)
 {
-    model->store->classes[EXPERT].outer.n_ranks = 1;
+    struct shm_class *class = &model->store->classes[EXPERT];
+    struct shm_unit *u = &model->store->units[UNIT_MOE0];
+
+    class->readers = &class->inner;
+    class->outer.n_ranks = class->replicas.n_ranks = 1;
+    class->replicas.ranks[0] = model->store->rank;
+    u->part = (struct plan_part){0, u->sums.step_elems};
+}
+
+/* Each rank sums up its part of the step shard for itself alone. */
+static void replica_lose(struct hsdp_model *model)
+{
+    struct shm_ranks *replicas = &model->store->classes[EXPERT].replicas;
+
+    replicas->n_ranks = 1;
+    replicas->ranks[0] = model->store->rank;
+}
+
+/* Nobody sums up the last part. */
+static void part_lose(struct hsdp_model *model)
+{
+    struct shm_unit *u = &model->store->units[UNIT_MOE0];
+
+    if (u->part.first_elem > 0) {
+        u->part.n_elems = 0;
+    }
 }
 
 static void outer_widen(struct hsdp_model *model)
@@ -84,7 +109,7 @@ static void grads_keep(struct hsdp_model *model)
 static void slice_shift(struct hsdp_model *model)
 {
     if (model->plan->mesh->rank == 1) {
-        model->store->units[UNIT_A].slice_offset[HSDP_SHARD_GRAD] -= 1;
+        model->store->units[UNIT_A].slice_offset[HSDP_SHARD_STEP] -= 1;
     }
 }
 
@@ -195,6 +220,10 @@ static const struct fault_row faults[] = {
      "gradients are counted 0.5 times, expected 1"},
     {"dp=2,ep=2", "sharding_strategy=ddp gradient_op=sum", outer_drop, MOE0,
      "counted 0.5 times, expected 1 (2 ranks gave 1 each, divided by 1: found 1, expected 2)"},
+    {"dp=2,ep=2", "sharding_strategy=ddp", replica_lose, MOE0,
+     "gradients are counted 0 times, expected 1 (2 ranks gave 1 each, divided by 4: found 0, "
+     "expected 0.5)"},
+    {"dp=2,ep=2", "sharding_strategy=hsdp", part_lose, MOE0, "gradients are counted 0 times"},
     {"dp=2,ep=2", "sharding_strategy=ddp", outer_widen, MOE0,
      "gradients are counted 2 times, expected 1 (2 ranks gave 1 each, divided by 4: found 1, "
      "expected 0.5)"},

@@ -12,8 +12,8 @@ const char *const order_area_names[PROBE_N_AREAS] = {
     "inner sums", "step words", "offer words", "offered",           "stage",
     "tied",       "mailbox"};
 const char *const order_wait_names[PROBE_N_WAITS] = {
-    "none",    "step",  "published", "slot",       "source",   "source outer", "inner",
-    "resting", "outer", "offer",     "offer read", "exchange", "ties",         "ties read"};
+    "none",  "step",   "published", "slot",       "source",   "inner", "resting",
+    "outer", "shared", "offer",     "offer read", "exchange", "ties",  "ties read"};
 const char *const order_reduction_names[PROBE_N_REDUCTIONS] = {"handed over",
                                                                "entered",
                                                                "left",

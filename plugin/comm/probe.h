@@ -21,7 +21,7 @@ enum probe_area {
     PROBE_PARAMS,       /* parameters: hosts read them; publishing writes the copies of peers */
     PROBE_MASTER,       /* the step shard: the parameters themselves where it is stepped in place */
     PROBE_FLAT,         /* a step shard of anything, in an import, an export or a sync */
-    PROBE_GRADS,        /* reduced gradients, private */
+    PROBE_GRADS,        /* reduced gradients; replicas write each other's */
     PROBE_SLOT,         /* a gradient slot, by its owner */
     PROBE_LOCAL,        /* local sums, by their owner */
     PROBE_LATE,         /* late sums, by their owner */
@@ -40,20 +40,20 @@ enum probe_area {
 
 /* Which wait of the protocol a condition belongs to; shm_store.h says what each is for. */
 enum probe_wait {
-    PROBE_WAIT_NONE,         /* none of these: groups, farewells */
-    PROBE_WAIT_STEP,         /* step_arrived, in a step's collective */
-    PROBE_WAIT_PUBLISHED,    /* epoch, in an unshard */
-    PROBE_WAIT_SLOT,         /* consumed, before a slot is acquired */
-    PROBE_WAIT_SOURCE,       /* consumed, before a rank contributes */
-    PROBE_WAIT_SOURCE_OUTER, /* outer_consumed, likewise, where local sums are the inner ones */
-    PROBE_WAIT_INNER,        /* arrived */
-    PROBE_WAIT_RESTING,      /* outer_consumed, before an inner sum is written */
-    PROBE_WAIT_OUTER,        /* outer_arrived */
-    PROBE_WAIT_OFFER,        /* offer_arrived */
-    PROBE_WAIT_OFFER_READ,   /* offer_consumed */
-    PROBE_WAIT_EXCHANGE,     /* job_exchange: the barrier of an edit */
-    PROBE_WAIT_TIES,         /* ties_arrived */
-    PROBE_WAIT_TIES_READ,    /* ties_consumed, before tied elements are written */
+    PROBE_WAIT_NONE,       /* none of these: groups, farewells */
+    PROBE_WAIT_STEP,       /* step_arrived, in a step's collective */
+    PROBE_WAIT_PUBLISHED,  /* epoch, in an unshard */
+    PROBE_WAIT_SLOT,       /* consumed, before a slot is acquired */
+    PROBE_WAIT_SOURCE,     /* consumed, before a rank contributes */
+    PROBE_WAIT_INNER,      /* arrived */
+    PROBE_WAIT_RESTING,    /* outer_consumed, before an inner sum is written */
+    PROBE_WAIT_OUTER,      /* outer_arrived */
+    PROBE_WAIT_SHARED,     /* outer_consumed or consumed, before step sums are whole */
+    PROBE_WAIT_OFFER,      /* offer_arrived */
+    PROBE_WAIT_OFFER_READ, /* offer_consumed */
+    PROBE_WAIT_EXCHANGE,   /* job_exchange: the barrier of an edit */
+    PROBE_WAIT_TIES,       /* ties_arrived */
+    PROBE_WAIT_TIES_READ,  /* ties_consumed, before tied elements are written */
     PROBE_N_WAITS,
 };
 

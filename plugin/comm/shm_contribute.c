@@ -37,12 +37,20 @@ const void *shm_source(const struct store *store, uint32_t rank, uint32_t unit,
 
 float *shm_inner_sum(const struct store *store, uint32_t rank, uint32_t unit)
 {
-    const struct shm_unit *u = &store->units[unit];
+    return (float *)(store->regions[rank] + store->units[unit].inner_offset);
+}
 
-    if (shm_inner_is_local(store, unit)) {
-        return (float *)(store->regions[rank] + u->local_offset);
+bool shm_step_grads_are_shared(const struct store *store, uint32_t unit)
+{
+    return plan_is_trainable(store->plan, unit) && shm_class_of(store, unit)->replicas.n_ranks > 1;
+}
+
+float *shm_step_grads(const struct store *store, uint32_t rank, uint32_t unit)
+{
+    if (!shm_step_grads_are_shared(store, unit)) {
+        return store->units[unit].step_grads; /* no other rank has them */
     }
-    return (float *)(store->regions[rank] + u->inner_offset);
+    return (float *)(store->regions[rank] + store->units[unit].step_grads_offset);
 }
 
 /* The first contribution of a window is stored, not added. */

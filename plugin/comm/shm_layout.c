@@ -15,23 +15,19 @@ static uint64_t bytes_align(uint64_t n_bytes, uint64_t align)
     return (n_bytes + align - 1) / align * align;
 }
 
+void shm_count_bytes(const struct shm_ranks *ranks, uint64_t n_bytes)
+{
+    if (ranks->traffic != NULL) {
+        atomic_fetch_add_explicit(ranks->traffic, n_bytes, memory_order_relaxed);
+    }
+}
+
 void shm_count(const struct shm_ranks *ranks, uint64_t bytes_per_peer)
 {
     if (ranks->traffic != NULL && ranks->operations != NULL) {
         atomic_fetch_add_explicit(ranks->operations, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(ranks->traffic, (ranks->n_ranks - 1) * bytes_per_peer,
-                                  memory_order_relaxed);
+        shm_count_bytes(ranks, (ranks->n_ranks - 1) * bytes_per_peer);
     }
-}
-
-bool shm_inner_is_step(const struct store *store, uint32_t unit)
-{
-    return shm_class_of(store, unit)->outer.n_ranks == 1;
-}
-
-bool shm_inner_is_local(const struct store *store, uint32_t unit)
-{
-    return !shm_inner_is_step(store, unit) && store->units[unit].sums.inner_elems == 0;
 }
 
 /* The ranks that differ from `own` in `dims`, in mesh order. */
@@ -70,9 +66,12 @@ static void class_init(struct shm_class *ret, struct store *store, const struct 
     const uint32_t *cuts = place->cuts;
 
     ranks_list(&ret->reduced, store->plan->mesh, store->rank, place->reduced);
+    ranks_list(&ret->replicas, store->plan->mesh, store->rank,
+               place->reduced & ~cuts[HSDP_SHARD_STEP]);
     ranks_init(&ret->gather, store, cuts[HSDP_SHARD_PARAM]);
     ranks_init(&ret->inner, store, cuts[HSDP_SHARD_GRAD]);
     ranks_init(&ret->outer, store, place->reduced & ~cuts[HSDP_SHARD_GRAD]);
+    ret->readers = ret->inner.n_ranks == 1 ? &ret->outer : &ret->inner;
     ranks_init(&ret->steps, store, cuts[HSDP_SHARD_STEP]);
     ranks_init(&ret->copies, store, cuts[HSDP_SHARD_STEP] & ~cuts[HSDP_SHARD_PARAM]);
     mesh_dims_text(store->plan->mesh, place->reduced, ret->reduce_name, sizeof(ret->reduce_name));
@@ -96,13 +95,17 @@ static void unit_layout(struct store *store, uint32_t unit, uint64_t *offset)
         return;
     }
     u->sums = plan_accumulators(store->plan, unit);
+    u->part = plan_step_part(store->plan, unit);
     for (int cut = 0; cut < PLACEMENT_N_CUTS; cut++) {
         u->slice_offset[cut] = plan_slice_offset(store->plan, unit, 0, cut, store->rank);
     }
     u->local_offset = *offset;
     *offset = bytes_align(*offset + u->sums.local_elems * sizeof(float), LINE_BYTES);
     u->inner_offset = *offset;
-    *offset = bytes_align(*offset + u->sums.inner_elems * sizeof(float), PLAN_GRANULE_BYTES);
+    *offset = bytes_align(*offset + u->sums.inner_elems * sizeof(float), LINE_BYTES);
+    u->step_grads_offset = *offset;
+    *offset += shm_step_grads_are_shared(store, unit) ? u->sums.step_elems * sizeof(float) : 0;
+    *offset = bytes_align(*offset, PLAN_GRANULE_BYTES);
     u->late_offset = *offset;
     *offset += plan_unit->buffers[0].n_elems * sizeof(float);
     *offset = bytes_align(*offset, PLAN_GRANULE_BYTES);

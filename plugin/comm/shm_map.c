@@ -117,7 +117,7 @@ static uint64_t master_bytes(const struct store *store, uint32_t unit, uint32_t 
            dtype_bytes(shm_plan_class(store, unit)->master_dtype);
 }
 
-/* Masters apart from the parameters, and reduced gradients. */
+/* Masters apart from the parameters, and reduced gradients that no peer writes. */
 static uint64_t unit_private_bytes(const struct store *store, uint32_t unit)
 {
     const struct plan_unit *plan_unit = &store->plan->units[unit];
@@ -128,7 +128,7 @@ static uint64_t unit_private_bytes(const struct store *store, uint32_t unit)
             n_bytes += master_bytes(store, unit, b);
         }
     }
-    if (plan_is_trainable(store->plan, unit)) {
+    if (plan_is_trainable(store->plan, unit) && !shm_step_grads_are_shared(store, unit)) {
         n_bytes += store->units[unit].sums.step_elems * sizeof(float);
     }
     return n_bytes; /* shards are whole lines */
@@ -170,7 +170,9 @@ static int32_t private_map(struct store *store, struct hsdp_error *reterr)
             u->master[b] = store->private_memory + offset;
             offset += master_bytes(store, unit, b);
         }
-        if (plan_is_trainable(store->plan, unit)) {
+        if (shm_step_grads_are_shared(store, unit)) {
+            u->step_grads = shm_step_grads(store, store->rank, unit);
+        } else if (plan_is_trainable(store->plan, unit)) {
             u->step_grads = (float *)(store->private_memory + offset);
             offset += u->sums.step_elems * sizeof(float);
         }

@@ -7,8 +7,6 @@
 
 #include "base/error.h"
 #include "comm/shm_store.h"
-#include "device/fpmode.h"
-#include "device/kernels.h"
 
 /* ---------------------------------------------------------------------------- conditions */
 
@@ -76,40 +74,54 @@ static void counter_raise(struct shm_reduction *reduction, const struct shm_rank
 
 /* ------------------------------------------------------------------------------- stages */
 
-/* Peers must be done with the last contribution, and with the inner sum where that is it. */
+/*
+ * Contributions take the way by an inner sum where both G and R\G span more than one rank; and
+ * where G spans one, if an inner sum rests or will: what has rested is not rounded to the wire
+ * again. All ranks of R choose alike, since they make the same passes.
+ */
+static bool is_staged(const struct shm_reduction *reduction)
+{
+    const struct shm_class *class = shm_class_of(reduction->store, reduction->unit);
+
+    return class->outer.n_ranks > 1 &&
+           (class->inner.n_ranks > 1 || reduction->scope != HSDP_SCOPE_FULL ||
+            reduction->store->units[reduction->unit].has_inner);
+}
+
+/* Peers must be done with the last contribution. */
 static void source_await(struct shm_reduction *reduction)
 {
     struct store *store = reduction->store;
     struct shm_class *class = shm_class_of(store, reduction->unit);
-    struct shm_unit *u = &store->units[reduction->unit];
 
+    reduction->is_staged = is_staged(reduction);
+    reduction->contributors = reduction->is_staged ? &class->inner : class->readers;
     stage_begin(reduction, SHM_SOURCE);
     reduction->wait.sequence = ++class->n_reductions;
     job_record_start(store->job, reduction->work.record, reduction->wait.sequence);
-    condition_add(reduction, &class->inner, COUNTER_CONSUMED, u->sequence, PROBE_WAIT_SOURCE);
-    if (shm_inner_is_local(store, reduction->unit)) {
-        condition_add(reduction, &class->outer, COUNTER_OUTER_CONSUMED, u->outer_sequence,
-                      PROBE_WAIT_SOURCE_OUTER);
-    }
+    condition_add(reduction, class->readers, COUNTER_CONSUMED,
+                  store->units[reduction->unit].sequence, PROBE_WAIT_SOURCE);
 }
 
 static void inner_await(struct shm_reduction *reduction)
 {
     struct store *store = reduction->store;
-    struct shm_class *class = shm_class_of(store, reduction->unit);
     struct shm_unit *u = &store->units[reduction->unit];
 
     probe_write(store->probe, PROBE_SOURCE, reduction->unit, &u->counters->source,
                 sizeof(u->counters->source));
     u->counters->source = reduction->source;
-    u->sequence++;
-    if (reduction->source == SHM_FROM_PLAN && u->sums.local_elems == 0) {
-        u->slot_sequence = u->sequence;
+    if (reduction->contributors->n_ranks > 1) { /* else no peer reads this one */
+        u->sequence++;
+        if (reduction->source == SHM_FROM_PLAN && u->sums.local_elems == 0) {
+            u->slot_sequence = u->sequence;
+        }
     }
     u->has_local = false;
-    counter_raise(reduction, &class->inner, COUNTER_ARRIVED, u->sequence);
+    counter_raise(reduction, reduction->contributors, COUNTER_ARRIVED, u->sequence);
     stage_begin(reduction, SHM_INNER);
-    condition_add(reduction, &class->inner, COUNTER_ARRIVED, u->sequence, PROBE_WAIT_INNER);
+    condition_add(reduction, reduction->contributors, COUNTER_ARRIVED, u->sequence,
+                  PROBE_WAIT_INNER);
 }
 
 static void resting_await(struct shm_reduction *reduction)
@@ -135,78 +147,21 @@ static void outer_await(struct shm_reduction *reduction)
                   PROBE_WAIT_OUTER);
 }
 
-/* The reduce-scatter over G: this rank's slice of every contribution, into its resting gradient. */
-static void inner_sum(struct shm_reduction *reduction)
+/* Each replica sums up a part of the step shard for all of them, and says so when it has read what
+ * it sums up. */
+static void shared_await(struct shm_reduction *reduction)
 {
     struct store *store = reduction->store;
-    uint32_t unit = reduction->unit;
-    struct shm_unit *u = &store->units[unit];
-    const struct plan_class *plan_class = shm_plan_class(store, unit);
-    const struct shm_ranks *inner = &shm_class_of(store, unit)->inner;
-    const void *sources[SHM_MAX_RANKS];
-    enum dtype dtypes[SHM_MAX_RANKS];
-    struct reduce_spec spec = {.sources = sources, .dim_sizes = inner->dim_sizes};
-    bool is_step = shm_inner_is_step(store, unit);
-    struct fp_mode mode;
+    const struct shm_unit *u = &store->units[reduction->unit];
+    const struct shm_ranks *replicas = &shm_class_of(store, reduction->unit)->replicas;
 
-    spec.n_dims = inner->n_dims;
-    spec.n_elems = store->plan->units[unit].buffers[0].shard_elems[HSDP_SHARD_GRAD];
-    spec.source_dtypes = dtypes;
-    spec.wire_dtype = plan_class->reduce_dtype;
-    spec.dst = is_step ? u->step_grads : shm_inner_sum(store, store->rank, unit);
-    spec.accumulate = is_step ? u->has_step : u->has_inner;
-    for (uint32_t i = 0; i < inner->n_ranks; i++) {
-        uint32_t rank = inner->ranks[i];
-        const uint8_t *source = shm_source(store, rank, unit, &dtypes[i]);
-
-        sources[i] = source == NULL
-                         ? NULL
-                         : source + u->slice_offset[HSDP_SHARD_GRAD] * dtype_bytes(dtypes[i]);
-        probe_read(store->probe, PROBE_CONTRIBUTION, unit, sources[i],
-                   source == NULL ? 0 : spec.n_elems * dtype_bytes(dtypes[i]));
-    }
-    probe_write(store->probe, is_step ? PROBE_GRADS : PROBE_INNER, unit, spec.dst,
-                spec.n_elems * sizeof(float));
-    mode = fp_mode_enter();
-    job_kernels(store->job)->tree(&spec);
-    fp_mode_leave(mode);
-    shm_count(inner, spec.n_elems * dtype_bytes(spec.wire_dtype));
-    if (is_step) {
-        u->has_step = true;
+    stage_begin(reduction, SHM_SHARED);
+    if (reduction->is_staged) {
+        condition_add(reduction, replicas, COUNTER_OUTER_CONSUMED, u->outer_sequence,
+                      PROBE_WAIT_SHARED);
     } else {
-        u->has_inner = true;
+        condition_add(reduction, replicas, COUNTER_CONSUMED, u->sequence, PROBE_WAIT_SHARED);
     }
-}
-
-/* Over R\G: this rank's step slice of every inner sum; a partial sum is not rounded again. */
-static void outer_sum(struct shm_reduction *reduction)
-{
-    struct store *store = reduction->store;
-    uint32_t unit = reduction->unit;
-    struct shm_unit *u = &store->units[unit];
-    const struct shm_ranks *outer = &shm_class_of(store, unit)->outer;
-    uint64_t offset = u->slice_offset[HSDP_SHARD_STEP] - u->slice_offset[HSDP_SHARD_GRAD];
-    const void *sources[SHM_MAX_RANKS];
-    struct reduce_spec spec = {.sources = sources, .dim_sizes = outer->dim_sizes};
-    struct fp_mode mode;
-
-    spec.n_dims = outer->n_dims;
-    spec.n_elems = u->sums.step_elems;
-    spec.source_dtype = DTYPE_FP32;
-    spec.wire_dtype = DTYPE_FP32;
-    spec.dst = u->step_grads;
-    spec.accumulate = u->has_step;
-    for (uint32_t i = 0; i < outer->n_ranks; i++) {
-        sources[i] = shm_inner_sum(store, outer->ranks[i], unit) + offset;
-        probe_read(store->probe, PROBE_INNER, unit, sources[i], spec.n_elems * sizeof(float));
-    }
-    probe_write(store->probe, PROBE_GRADS, unit, spec.dst, spec.n_elems * sizeof(float));
-    mode = fp_mode_enter();
-    job_kernels(store->job)->tree(&spec);
-    fp_mode_leave(mode);
-    shm_count(outer, spec.n_elems * sizeof(float));
-    u->has_step = true;
-    u->has_inner = false;
 }
 
 /* Acts once the conditions of a stage are met; true when the reduction is done. */
@@ -225,19 +180,28 @@ static bool stage_finish(struct shm_reduction *reduction)
         inner_await(reduction);
         return false;
     case SHM_INNER:
-        resting_await(reduction);
+        if (reduction->is_staged) {
+            resting_await(reduction);
+            return false;
+        }
+        shm_sum_step(store, reduction->unit, false);
+        counter_raise(reduction, reduction->contributors, COUNTER_CONSUMED, u->sequence);
+        shared_await(reduction);
         return false;
     case SHM_RESTING:
-        inner_sum(reduction);
-        counter_raise(reduction, &class->inner, COUNTER_CONSUMED, u->sequence);
-        if (reduction->scope == HSDP_SCOPE_INNER || shm_inner_is_step(store, reduction->unit)) {
+        shm_sum_inner(store, reduction->unit);
+        counter_raise(reduction, reduction->contributors, COUNTER_CONSUMED, u->sequence);
+        if (reduction->scope == HSDP_SCOPE_INNER) {
             return true;
         }
         outer_await(reduction);
         return false;
     case SHM_OUTER:
-        outer_sum(reduction);
+        shm_sum_step(store, reduction->unit, true);
         counter_raise(reduction, &class->outer, COUNTER_OUTER_CONSUMED, u->outer_sequence);
+        shared_await(reduction);
+        return false;
+    case SHM_SHARED:
         return true;
     default:
         assert(false); /* idle and queued reductions have no conditions to meet */

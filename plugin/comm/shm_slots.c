@@ -77,17 +77,17 @@ static bool slot_is_unread(const struct store *store, const struct shm_reduction
  * flight, of a skipped unit: its own wait stays as it is. */
 static int32_t consumed_await(struct store *store, uint32_t unit, struct hsdp_error *reterr)
 {
-    const struct shm_ranks *inner = &shm_class_of(store, unit)->inner;
+    const struct shm_ranks *readers = shm_class_of(store, unit)->readers;
     struct wait wait = store->units[unit].reduction.wait; /* group, unit, sequence */
     struct wait_entry entries[SHM_MAX_RANKS];
 
     wait.operation = "unshard backward";
     wait.entries = entries;
-    wait.n_entries = inner->n_ranks == 1 ? 0 : inner->n_ranks;
+    wait.n_entries = readers->n_ranks == 1 ? 0 : readers->n_ranks;
     for (uint32_t i = 0; i < wait.n_entries; i++) {
-        entries[i].counter = &shm_counters(store, inner->ranks[i], unit)->consumed;
+        entries[i].counter = &shm_counters(store, readers->ranks[i], unit)->consumed;
         entries[i].target = store->units[unit].slot_sequence;
-        entries[i].rank = inner->ranks[i];
+        entries[i].rank = readers->ranks[i];
         entries[i].wait = PROBE_WAIT_SLOT;
     }
     probe_expect(store->probe, entries, wait.n_entries);
@@ -100,7 +100,6 @@ static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
                              struct hsdp_error *reterr)
 {
     struct shm_reduction *reduction = &store->units[unit].reduction;
-    bool is_counted = shm_class_of(store, unit)->inner.n_ranks > 1; /* `consumed`, by each rank */
     int32_t status;
 
     if (reduction->stage == SHM_QUEUED && !reduction->is_absent) {
@@ -111,7 +110,8 @@ static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
         error_where(reterr, "unit.unshard", NULL, store->plan->units[next].name);
         return HSDP_ERR_STATE;
     }
-    if (slot_is_unread(store, reduction) && (reduction->stage == SHM_SOURCE || !is_counted)) {
+    if (slot_is_unread(store, reduction) &&
+        (reduction->stage == SHM_SOURCE || reduction->contributors->n_ranks == 1)) {
         status = job_ticket_wait(store->job, reduction->work.ticket, UINT64_MAX, reterr);
         if (status != HSDP_OK) {
             return status;

@@ -21,8 +21,10 @@
  *   slots           the host, from unshard(BACKWARD*)    after `arrived`, until `consumed`, where
  *                   to reduce                            scope inner or full is planned
  *   local sums      when a unit is handed over           likewise, where scope none is planned
- *   inner sums      once all peers have arrived          after outer_arrived, until outer_consumed,
+ *   inner sums      once all of G have arrived           after outer_arrived, until outer_consumed,
  *                                                        where R spans more than G
+ *   step sums (**)  when all contributions, or inner     never: what is shared is writing them
+ *                   sums, are there
  *   late sums       when a unit is handed over, if any   likewise; untouched memory costs nothing
  *                   gradient came outside of the slot
  *   stage           in an offer, chunk by chunk          after offer_arrived, until offer_consumed
@@ -30,19 +32,34 @@
  * (*) This rank's parameter shard, in the compute dtype. Where the optimizer is sharded further
  * than the parameters (zero1, zero2, hfsdp), the peers of S\P write it too: each its own step
  * slice, in publish. An unsharded buffer is the shards of its peers mapped back to back, read-only:
- * nothing is copied. Masters that are not the parameters themselves, and reduced gradients, are
- * private.
+ * nothing is copied. Masters that are not the parameters themselves are private.
+ *
+ * (**) Reduced gradients. Where R spans more than S (ddp, hsdp) several ranks, the replicas, have
+ * the same step shard. Each sums up one part of it (plan_step_part) and writes that into the step
+ * sums of all of them. So an all-reduce reads each contribution once, and writes each rank's sums
+ * once. Elsewhere step sums are private.
  *
  * A reduction goes through these stages; each wait keeps a writer from overtaking a reader:
  *
  *   QUEUED    for its turn in the pass: the same order on every rank
- *   SOURCE    for `consumed` of the inner group: peers still read the last contribution; and where
- *             local sums are the inner ones (G spans one rank), for outer_consumed (SOURCE_OUTER)
+ *   SOURCE    for `consumed` of all who read contributions: peers still read the last one
  *             then contributes, and raises `arrived`
- *   INNER     for `arrived` of the inner group: contributions are not all there
+ *   INNER     for `arrived` of them: contributions are not all there
  *   RESTING   for outer_consumed: peers still read the last inner sum
- *             then sums over G, and raises `consumed`; done here for scope inner, and where R is G
- *   OUTER     for outer_arrived of the outer group, then sums over R\G, raises outer_consumed
+ *             then sums over G into the inner sum, and raises `consumed`; done for scope inner
+ *   OUTER     for outer_arrived of the outer group, then sums inner sums over R\G into the step
+ *             sums, and raises outer_consumed
+ *   SHARED    for outer_consumed of the replicas: their parts of this rank's step sums are missing
+ *
+ * Where R is G, and where G spans one rank and nothing rests in its inner sum, nothing lies between
+ * contributions and step sums. Then all of R read contributions, behind INNER each sums them up
+ * over R into the step sums and raises `consumed`, and SHARED is for that.
+ *
+ * A replica writes into step sums of this rank only behind INNER, or OUTER, for which this rank has
+ * to arrive; and it arrives in a reduction that the host has handed over after all that it does
+ * with the sums of the one before: they are done, SHARED included, before the same unit is handed
+ * over again, and before a step, which reads, divides and zeroes them until it is closed. What
+ * this rank reads in between, to accumulate, is its own part, and no other rank writes that.
  *
  * Besides, in the words of comm/probe.h:
  *
@@ -134,6 +151,8 @@ struct shm_class {
     struct shm_ranks gather;      /* P: unshard */
     struct shm_ranks inner;       /* G */
     struct shm_ranks outer;       /* R\G */
+    struct shm_ranks replicas;    /* R\S: the ranks with the same step shard */
+    struct shm_ranks *readers;    /* of contributions: inner, or outer where that is one rank */
     struct shm_ranks steps;       /* S: whose epoch an unshard awaits */
     struct shm_ranks copies;      /* S\P: whose parameters this rank's step slice goes to */
     struct shm_ranks reduced;     /* R */
@@ -150,6 +169,7 @@ enum shm_stage {
     SHM_INNER,   /* contributions of the inner group are awaited */
     SHM_RESTING, /* peers may still read the last inner sum */
     SHM_OUTER,   /* inner sums of the outer group are awaited */
+    SHM_SHARED,  /* the replicas' parts of the step sums are awaited */
 };
 
 /* One reduction in flight; there is at most one per unit. */
@@ -163,7 +183,10 @@ struct shm_reduction {
     uint32_t unit;
     int32_t scope;
     enum shm_stage stage;
-    bool is_absent; /* nothing lies in the slot */
+    bool is_absent;                       /* nothing lies in the slot */
+    bool is_staged;                       /* by way of the inner sum */
+    const struct shm_ranks *contributors; /* who read each other's contributions: the inner group if
+                                             it is staged, else the readers; set in its turn */
     enum shm_source_kind source;
 };
 
@@ -183,18 +206,20 @@ struct shm_unit {
     uint64_t local_offset;
     uint64_t inner_offset;
     uint64_t late_offset;
+    uint64_t step_grads_offset;              /* where they are shared */
     uint64_t slice_offset[PLACEMENT_N_CUTS]; /* of the trainable buffer, elements */
     uint64_t step_offset[PLAN_MAX_BUFFERS]; /* of the step slice in the parameter shard, elements */
     void *view[PLAN_MAX_BUFFERS];           /* read-only mapping */
     uint64_t view_bytes[PLAN_MAX_BUFFERS];
     void *master[PLAN_MAX_BUFFERS];
+    struct plan_part part; /* what this rank sums up */
     float *step_grads;
     float *late;  /* what came outside of the slot since the last hand-over; NULL until needed,
                      unless it is planned */
     float *taken; /* what had come by then, and goes into that reduction */
     struct plan_accumulators sums;
     struct shm_counters *counters; /* this rank's */
-    uint64_t sequence;             /* contributions that arrived */
+    uint64_t sequence;             /* contributions that peers were told of */
     uint64_t slot_sequence;        /* the last of them that peers read from the slot */
     uint64_t outer_sequence;
     bool has_local;
@@ -284,10 +309,8 @@ static inline const struct plan_class *shm_plan_class(const struct store *store,
 
 /** Counts one operation of a group, and what this rank reads of each of its peers. */
 void shm_count(const struct shm_ranks *ranks, uint64_t bytes_per_peer);
-
-/** Whether the inner sum is the reduced gradient itself, or the local sum; else it is its own. */
-bool shm_inner_is_step(const struct store *store, uint32_t unit);
-bool shm_inner_is_local(const struct store *store, uint32_t unit);
+/** What else they bring, all together. */
+void shm_count_bytes(const struct shm_ranks *ranks, uint64_t n_bytes);
 
 /* shm_layout.c: offsets; classes and their ranks. */
 int32_t shm_layout(struct store *store, struct hsdp_error *reterr);
@@ -320,6 +343,20 @@ void shm_contribute(struct store *store, uint32_t unit, struct shm_reduction *re
 const void *shm_source(const struct store *store, uint32_t rank, uint32_t unit,
                        enum dtype *ret_dtype);
 float *shm_inner_sum(const struct store *store, uint32_t rank, uint32_t unit);
+/** Whether other ranks write this rank's step sums. */
+bool shm_step_grads_are_shared(const struct store *store, uint32_t unit);
+/** Those of this rank, or of a replica. */
+float *shm_step_grads(const struct store *store, uint32_t rank, uint32_t unit);
+
+/* shm_sum.c */
+/** The reduce-scatter over G: this rank's gradient slice of all contributions, into its inner sum.
+ */
+void shm_sum_inner(struct store *store, uint32_t unit);
+/**
+ * Over R\G: this rank's part of the step slice, of all inner sums if it is staged, else of all
+ * contributions, into the step sums of all replicas.
+ */
+void shm_sum_step(struct store *store, uint32_t unit, bool is_staged);
 
 /* shm_step.c */
 int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,

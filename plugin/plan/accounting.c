@@ -23,6 +23,7 @@ struct plan_accumulators plan_accumulators(const struct hsdp_plan *plan, uint32_
     struct plan_accumulators sizes = {0, 0, 0, 0};
     uint32_t n_reduced = mesh_span(plan->mesh, place->reduced);
     uint32_t n_grad = placement_n_slices(place, plan->mesh, HSDP_SHARD_GRAD);
+    bool has_inner = n_reduced > n_grad && (n_grad > 1 || plan->scope == HSDP_SCOPE_INNER);
     bool is_local;
 
     if (buffer == NULL) {
@@ -33,13 +34,28 @@ struct plan_accumulators plan_accumulators(const struct hsdp_plan *plan, uint32_
     if (is_local) {
         sizes.local_elems = buffer->n_elems;
     }
-    if (n_reduced > n_grad && !(is_local && n_grad == 1)) {
+    if (has_inner) {
         sizes.inner_elems = buffer->shard_elems[HSDP_SHARD_GRAD];
     }
     if (row->is_grad_storage) {
         sizes.late_elems = (is_local ? 2 : 3) * buffer->n_elems;
     }
     return sizes;
+}
+
+struct plan_part plan_step_part(const struct hsdp_plan *plan, uint32_t unit)
+{
+    const struct placement *place = &plan->classes[plan->units[unit].class_index].place;
+    uint32_t dims = place->reduced & ~place->cuts[HSDP_SHARD_STEP];
+    uint64_t n_elems = plan->units[unit].buffers[0].shard_elems[HSDP_SHARD_STEP];
+    uint64_t n_lines = n_elems / PLAN_ALIGN_ELEMS; /* step shards are whole ones */
+    uint64_t n_parts = mesh_span(plan->mesh, dims);
+    uint64_t part_elems = (n_lines + n_parts - 1) / n_parts * PLAN_ALIGN_ELEMS;
+    uint64_t first_elem = mesh_index(plan->mesh, dims, plan->mesh->rank) * part_elems;
+    struct plan_part part = {.first_elem = first_elem < n_elems ? first_elem : n_elems};
+
+    part.n_elems = n_elems - part.first_elem < part_elems ? n_elems - part.first_elem : part_elems;
+    return part;
 }
 
 uint64_t plan_accumulator_elems(const struct plan_accumulators *sums)
@@ -115,7 +131,8 @@ void plan_add_up(struct hsdp_plan *plan)
  *
  *   all-gather      (g - 1) shards of n / g elements in the parameters' dtype
  *   reduce-scatter  (g - 1) contributions to the own n / g elements
- *   all-reduce      the same, then (g - 1) finished shards of n / g elements
+ *   all-reduce      the same, then finished sums of all other elements; here n / g are the elements
+ *                   of this rank's part, which is whole lines (plan_step_part)
  *
  * Contributions travel in reduce_dtype; what has been summed once stays fp32, so later stages, and
  * the second half of an all-reduce, count 4 bytes. Groups of one rank move nothing. The step's own
@@ -133,35 +150,45 @@ struct traffic_kind {
     const char *phase;
     const char *operation;
     uint32_t dims;
-    int shard_cut;         /* the shard that each of the others sends */
-    bool is_whole_divided; /* the cut is divided by the group once more */
+    int shard_cut;      /* the shard that each of the others sends */
+    bool is_all_reduce; /* only this rank's part of it, and then the other parts' sums */
     bool with_frozen;
     uint64_t elem_bytes; /* per element received */
     uint32_t n_times;
 };
 
+/* What one operation brings of one buffer. */
+static uint64_t kind_bytes(const struct hsdp_plan *plan, const struct traffic_kind *kind,
+                           uint32_t unit, uint32_t buffer)
+{
+    uint64_t n_elems = plan->units[unit].buffers[buffer].shard_elems[kind->shard_cut];
+    uint64_t n_others = mesh_span(plan->mesh, kind->dims) - 1;
+    struct plan_part part;
+
+    if (!kind->is_all_reduce) {
+        return n_others * n_elems * kind->elem_bytes;
+    }
+    part = plan_step_part(plan, unit);
+    return n_others * part.n_elems * kind->elem_bytes + (n_elems - part.n_elems) * sizeof(float);
+}
+
 static void kind_add(struct traffic_sum *sum, const struct traffic_kind *kind)
 {
     const struct hsdp_plan *plan = sum->plan;
-    uint64_t n_ranks = mesh_span(plan->mesh, kind->dims);
     struct traffic_row row = {kind->phase, kind->operation, kind->dims, 0, 0};
 
-    if (n_ranks == 1) {
+    if (mesh_span(plan->mesh, kind->dims) == 1) {
         return;
     }
     for (uint32_t u = 0; u < plan->n_units; u++) {
         const struct plan_unit *unit = &plan->units[u];
 
         for (uint32_t b = 0; b < unit->n_buffers && unit->class_index == sum->class_index; b++) {
-            const struct plan_buffer *buffer = &unit->buffers[b];
-            uint64_t n_elems = buffer->shard_elems[kind->shard_cut];
-
-            if (buffer->is_frozen && !kind->with_frozen) {
+            if (unit->buffers[b].is_frozen && !kind->with_frozen) {
                 continue;
             }
-            n_elems = kind->is_whole_divided ? (n_elems + n_ranks - 1) / n_ranks : n_elems;
             row.n_operations += kind->n_times;
-            row.payload_bytes += kind->n_times * (n_ranks - 1) * n_elems * kind->elem_bytes;
+            row.payload_bytes += kind->n_times * kind_bytes(plan, kind, u, b);
         }
     }
     if (row.n_operations > 0) {
@@ -190,7 +217,7 @@ uint32_t plan_traffic(const struct hsdp_plan *plan, uint32_t class_index,
          wire_bytes, 1},
         {"reduce", "reduce_scatter", later, HSDP_SHARD_STEP, false, false,
          is_later_first ? wire_bytes : sum_bytes, 1},
-        {"reduce", "all_reduce", rest, HSDP_SHARD_STEP, true, false, rest_bytes + sum_bytes, 1},
+        {"reduce", "all_reduce", rest, HSDP_SHARD_STEP, true, false, rest_bytes, 1},
         {"publish", "all_gather", cuts[HSDP_SHARD_STEP] & ~cuts[HSDP_SHARD_PARAM], HSDP_SHARD_STEP,
          false, false, param_bytes, 1},
     };

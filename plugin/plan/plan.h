@@ -251,8 +251,8 @@ bool plan_steps_in_place(const struct hsdp_plan *plan, uint32_t unit);
  * the gradient shard, summed over G. The step shard is fully reduced.
  *
  *   local  n_elems when scope none is planned
- *   inner  the G shard when R spans more ranks than G, unless scope none is planned and G spans one
- *          rank: then the local one serves. Where R and G span the same ranks the step one serves.
+ *   inner  the G shard when R spans more ranks than G, and G more than one; and where G spans one
+ *          when scope inner is planned. Elsewhere contributions are summed right into the step one.
  *   step   always the S shard
  *   late   of a unit whose parameters have gradients in other units too: what those add, twice (of
  *          the next reduction and of the one that waits for peers), and a third time, where there
@@ -267,5 +267,16 @@ struct plan_accumulators {
 struct plan_accumulators plan_accumulators(const struct hsdp_plan *plan, uint32_t unit);
 /** The sum of all of them. */
 uint64_t plan_accumulator_elems(const struct plan_accumulators *sums);
+
+/*
+ * Ranks that differ only in R\S hold the same step shard. In an all-reduce each of them sums up one
+ * part of it for all, a run of whole PLAN_ALIGN_ELEMS, and counts that part in the norm. Parts of
+ * small shards may be empty; where R and S span the same ranks the part is the shard.
+ */
+struct plan_part {
+    uint64_t first_elem; /* in the step shard of the trainable buffer */
+    uint64_t n_elems;
+};
+struct plan_part plan_step_part(const struct hsdp_plan *plan, uint32_t unit);
 
 #endif /* PLAN_PLAN_H */
