@@ -8,6 +8,7 @@
 
 #include "plan/arith.h"
 #include "plan/plan.h"
+#include "plan/sort.h"
 
 #define MAX_LEVELS 64u /* each multiple is at least twice the one before */
 #define FEW_ITEMS  4096u
@@ -38,6 +39,7 @@ struct packing {
     uint64_t longest_uncut;   /* of those that are never cut */
     struct block_item **rows; /* owned, with all the orders below */
     uint32_t *next;           /* owned, of both pools */
+    struct sort_row *sorting; /* owned, of no content between two sorts: twice n_items */
     struct block_item **added;
     struct block_item **by_block;
     struct pool solid; /* those with blocks */
@@ -220,26 +222,29 @@ static bool fit_try(struct packing *packing, uint64_t shard_elems)
 
 /* ------------------------------------------------------------------------ trying a shard length */
 
-static int length_compare(const void *left, const void *right)
+static uint64_t item_length(const struct block_item *item)
 {
-    const struct block_item *a = *(struct block_item *const *)left;
-    const struct block_item *b = *(struct block_item *const *)right;
-
-    if (a->n_elems != b->n_elems) {
-        return a->n_elems > b->n_elems ? -1 : 1;
-    }
-    return a < b ? -1 : a > b;
+    return item->n_elems;
 }
 
-static int block_compare(const void *left, const void *right)
+static uint64_t item_block(const struct block_item *item)
 {
-    const struct block_item *a = *(struct block_item *const *)left;
-    const struct block_item *b = *(struct block_item *const *)right;
+    return item->block_elems;
+}
 
-    if (a->block_elems != b->block_elems) {
-        return a->block_elems > b->block_elems ? -1 : 1;
+/* The largest number first; of one number, as they stand. */
+static void items_sort(const struct packing *packing, struct block_item **items, uint32_t n_items,
+                       uint64_t (*number)(const struct block_item *item))
+{
+    struct sort_row *rows = packing->sorting;
+
+    for (uint32_t i = 0; i < n_items; i++) {
+        rows[i] = (struct sort_row){~number(items[i]), (uint64_t)(items[i] - packing->spec->items)};
     }
-    return length_compare(left, right);
+    sort_rows(rows, rows + n_items, n_items);
+    for (uint32_t i = 0; i < n_items; i++) {
+        items[i] = &packing->spec->items[rows[i].index];
+    }
 }
 
 static bool orders_try(struct packing *packing, uint64_t shard_elems)
@@ -252,9 +257,10 @@ static bool orders_try(struct packing *packing, uint64_t shard_elems)
     }
     if (!packing->is_sorted) {
         if (packing->is_few) {
-            qsort(packing->by_block, n_items, sizeof(*packing->by_block), block_compare);
+            items_sort(packing, packing->by_block, n_items, item_length);
+            items_sort(packing, packing->by_block, n_items, item_block);
         }
-        qsort(fluid->items, fluid->n_items, sizeof(*fluid->items), length_compare);
+        items_sort(packing, fluid->items, fluid->n_items, item_length);
         packing->is_sorted = true;
     }
     return (packing->is_few && order_try(packing, packing->by_block, shard_elems)) ||
@@ -366,7 +372,8 @@ static bool orders_create(struct packing *packing)
 
     packing->rows = malloc(3 * (uint64_t)n * sizeof(struct block_item *));
     packing->next = malloc(((uint64_t)n + 2) * sizeof(uint32_t));
-    if (packing->rows == NULL || packing->next == NULL) {
+    packing->sorting = malloc(2 * (uint64_t)n * sizeof(*packing->sorting));
+    if (packing->rows == NULL || packing->next == NULL || packing->sorting == NULL) {
         return false;
     }
     packing->is_few = n <= FEW_ITEMS;
@@ -389,7 +396,7 @@ static bool orders_create(struct packing *packing)
             packing->fluid.items[packing->fluid.n_items++] = packing->added[i];
         }
     }
-    qsort(packing->solid.items, packing->solid.n_items, sizeof(*packing->rows), length_compare);
+    items_sort(packing, packing->solid.items, packing->solid.n_items, item_length);
     return true;
 }
 
@@ -484,5 +491,6 @@ enum block_result blocks_place(const struct block_spec *spec, struct block_shard
     }
     free(packing.rows);
     free(packing.next);
+    free(packing.sorting);
     return result;
 }

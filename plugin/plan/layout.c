@@ -7,6 +7,7 @@
 #include "plan/arith.h"
 #include "plan/blocks.h"
 #include "plan/build.h"
+#include "plan/sort.h"
 
 #define PLAN_MAX_ELEMS  (PLAN_MAX_BYTES / 4) /* as fp32 */
 #define BLOCK_TRIES     (1u << 18)           /* of shard lengths, times all parameters */
@@ -173,48 +174,36 @@ static int32_t buffer_lay_out(struct hsdp_plan *plan, struct plan_unit *unit, bo
 
 /* --------------------------------------------------------------- order of a unit's parameters */
 
-struct place_key {
-    uint64_t offset_elems;
-    uint32_t buffer;
-    uint32_t storage;
-    uint32_t param;
-};
+#define PLACE_BUFFER_BIT 60 /* above every offset */
 
-static int key_compare(const void *left, const void *right)
+/* Where a parameter stands in its unit's list: buffer by buffer by offset, aliases behind all. */
+static uint64_t param_place(const struct hsdp_plan *plan, uint32_t index)
 {
-    const struct place_key *a = left;
-    const struct place_key *b = right;
+    const struct plan_param *param = &plan->params[index];
 
-    if (a->buffer != b->buffer) {
-        return a->buffer < b->buffer ? -1 : 1;
-    }
-    if (a->offset_elems != b->offset_elems) {
-        return a->offset_elems < b->offset_elems ? -1 : 1;
-    }
-    if (a->storage != b->storage) { /* empty parameters share an offset */
-        return a->storage < b->storage ? -1 : 1;
-    }
-    return a->param < b->param ? -1 : a->param > b->param;
+    return plan_param_is_alias(plan, index)
+               ? (uint64_t)PLAN_MAX_BUFFERS << PLACE_BUFFER_BIT | param->alias_offset_elems
+               : (uint64_t)param->buffer << PLACE_BUFFER_BIT | param->offset_elems;
 }
 
-/* Sorts a unit's list by place, second names behind their storage, aliases behind all, and gives
- * both the place of their storage. */
-static void params_order(struct hsdp_plan *plan, struct plan_unit *unit, struct place_key *keys)
+/* Sorts a unit's list by place, second names behind their storage, and gives names the place of
+ * their storage. Empty parameters share an offset: they, too, stand by storage. */
+static void params_order(struct hsdp_plan *plan, struct plan_unit *unit, struct sort_row *rows)
 {
     for (uint32_t i = 0; i < unit->n_params; i++) {
         struct plan_param *param = &plan->params[unit->params[i]];
-        const struct plan_param *storage = &plan->params[param->storage];
-        bool is_alias = plan_param_is_alias(plan, unit->params[i]);
 
-        param->offset_elems = storage->offset_elems;
-        param->buffer = storage->buffer;
-        keys[i] = (struct place_key){is_alias ? param->alias_offset_elems : storage->offset_elems,
-                                     is_alias ? PLAN_MAX_BUFFERS : storage->buffer, param->storage,
-                                     unit->params[i]};
+        param->offset_elems = plan->params[param->storage].offset_elems;
+        param->buffer = plan->params[param->storage].buffer;
+        rows[i] = (struct sort_row){param->storage, unit->params[i]};
     }
-    qsort(keys, unit->n_params, sizeof(*keys), key_compare);
+    sort_rows(rows, rows + unit->n_params, unit->n_params);
     for (uint32_t i = 0; i < unit->n_params; i++) {
-        unit->params[i] = keys[i].param;
+        rows[i].key = param_place(plan, (uint32_t)rows[i].index);
+    }
+    sort_rows(rows, rows + unit->n_params, unit->n_params);
+    for (uint32_t i = 0; i < unit->n_params; i++) {
+        unit->params[i] = (uint32_t)rows[i].index;
     }
 }
 
@@ -251,11 +240,11 @@ static uint32_t largest_unit(const struct hsdp_plan *plan)
 
 int32_t plan_lay_out(struct hsdp_plan *plan, struct hsdp_error *reterr)
 {
-    struct place_key *keys = malloc(largest_unit(plan) * sizeof(*keys));
+    struct sort_row *rows = malloc(2 * (uint64_t)largest_unit(plan) * sizeof(*rows));
     uint64_t n_elems = 0;
     int32_t status = HSDP_OK;
 
-    if (keys == NULL) {
+    if (rows == NULL) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "plan: no memory for a layout");
     }
     plan_storages_mark(plan);
@@ -278,8 +267,8 @@ int32_t plan_lay_out(struct hsdp_plan *plan, struct hsdp_error *reterr)
         }
     }
     for (uint32_t u = 0; u < plan->n_units && status == HSDP_OK; u++) { /* all have a place now */
-        params_order(plan, &plan->units[u], keys);
+        params_order(plan, &plan->units[u], rows);
     }
-    free(keys);
+    free(rows);
     return status;
 }
