@@ -66,28 +66,42 @@ static bool text_reserve(struct text *text, uint64_t n_bytes)
 
 void text_add(struct text *text, const char *format, ...)
 {
+    uint64_t room = text->capacity_bytes - text->n_bytes;
     va_list args;
     int n_bytes;
 
     va_start(args, format);
-    n_bytes = text_format(NULL, 0, format, args);
+    n_bytes = text_format(room == 0 ? NULL : text->chars + text->n_bytes, room, format, args);
     va_end(args);
     if (n_bytes < 0 || !text_reserve(text, (uint64_t)n_bytes)) {
         text->is_failed = true;
         return;
     }
-    va_start(args, format);
-    text_format(text->chars + text->n_bytes, (size_t)n_bytes + 1, format, args);
-    va_end(args);
+    if ((uint64_t)n_bytes >= room) { /* it was cut short */
+        va_start(args, format);
+        text_format(text->chars + text->n_bytes, (size_t)n_bytes + 1, format, args);
+        va_end(args);
+    }
     text->n_bytes += (uint64_t)n_bytes;
 }
 
-/* How many characters from here on stand for themselves; some at a time are enough. */
+/* As they are: most of a large report is keys, commas and numbers. */
+static void bytes_add(struct text *text, const char *bytes, size_t n_bytes)
+{
+    if (!text_reserve(text, n_bytes)) {
+        return;
+    }
+    memcpy(text->chars + text->n_bytes, bytes, n_bytes);
+    text->n_bytes += n_bytes;
+    text->chars[text->n_bytes] = '\0';
+}
+
+/* How many characters from here on stand for themselves. */
 static size_t plain_bytes(const char *text)
 {
     size_t n = 0;
 
-    while (n < 4096 && (unsigned char)text[n] >= 0x20 && text[n] != '"' && text[n] != '\\') {
+    while ((unsigned char)text[n] >= 0x20 && text[n] != '"' && text[n] != '\\') {
         n++;
     }
     return n;
@@ -95,12 +109,12 @@ static size_t plain_bytes(const char *text)
 
 static void string_add(struct text *text, const char *value)
 {
-    text_add(text, "\"");
+    bytes_add(text, "\"", 1);
     for (const char *c = value; *c != '\0'; c++) {
         size_t n_plain = plain_bytes(c);
 
         if (n_plain > 0) {
-            text_add(text, "%.*s", (int)n_plain, c);
+            bytes_add(text, c, n_plain);
             c += n_plain - 1;
         } else if (*c == '"' || *c == '\\') {
             text_add(text, "\\%c", *c);
@@ -108,18 +122,18 @@ static void string_add(struct text *text, const char *value)
             text_add(text, "\\u%04x", (unsigned)*c);
         }
     }
-    text_add(text, "\"");
+    bytes_add(text, "\"", 1);
 }
 
 /* Everything before a value: the comma after its predecessor, and the key. */
 static void value_begin(struct text *text, const char *key)
 {
     if (text->wants_comma) {
-        text_add(text, ",");
+        bytes_add(text, ",", 1);
     }
     if (key != NULL) {
         string_add(text, key);
-        text_add(text, ":");
+        bytes_add(text, ":", 1);
     }
     text->wants_comma = true;
 }
@@ -127,13 +141,13 @@ static void value_begin(struct text *text, const char *key)
 void json_open(struct text *text, const char *key, char bracket)
 {
     value_begin(text, key);
-    text_add(text, "%c", bracket);
+    bytes_add(text, &bracket, 1);
     text->wants_comma = false;
 }
 
 void json_close(struct text *text, char bracket)
 {
-    text_add(text, "%c", bracket);
+    bytes_add(text, &bracket, 1);
     text->wants_comma = true;
 }
 
@@ -145,8 +159,15 @@ void json_string(struct text *text, const char *key, const char *value)
 
 void json_uint(struct text *text, const char *key, uint64_t value)
 {
+    char digits[20]; /* of 2^64 - 1 */
+    size_t first = sizeof(digits);
+
+    do {
+        digits[--first] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value != 0);
     value_begin(text, key);
-    text_add(text, "%" PRIu64, value);
+    bytes_add(text, digits + first, sizeof(digits) - first);
 }
 
 void json_int(struct text *text, const char *key, int64_t value)
@@ -158,7 +179,7 @@ void json_int(struct text *text, const char *key, int64_t value)
 void json_bool(struct text *text, const char *key, bool value)
 {
     value_begin(text, key);
-    text_add(text, "%s", value ? "true" : "false");
+    bytes_add(text, value ? "true" : "false", value ? 4 : 5);
 }
 
 int32_t text_export(const struct text *text, char *ret_text, uint64_t max_bytes,
