@@ -175,9 +175,8 @@ START_TEST(placement_writer_is_one_per_slice)
                 uint32_t slice = placement_slice(&draw.place, draw.mesh, cut, rank);
                 uint32_t writer = placement_writer(&draw.place, draw.mesh, cut, rank);
 
-                ck_assert(placement_is_writer(&draw.place, draw.mesh, cut, writer));
                 ck_assert_uint_eq(placement_slice(&draw.place, draw.mesh, cut, writer), slice);
-                n_written[slice] += placement_is_writer(&draw.place, draw.mesh, cut, rank) ? 1 : 0;
+                n_written[slice] += writer == rank ? 1 : 0;
             }
             for (uint32_t s = 0; s < placement_n_slices(&draw.place, draw.mesh, cut); s++) {
                 ck_assert_uint_eq(n_written[s], 1);
@@ -188,17 +187,18 @@ START_TEST(placement_writer_is_one_per_slice)
 }
 END_TEST
 
-/* Norm weights under tensor parallelism: equal over tp, not reduced over it, counted once. */
-START_TEST(placement_is_writer_counts_replicas_beyond_the_reduced_once)
+/* Norm weights under tensor parallelism: equal over tp, not reduced over it, counted once. Over dp
+ * each rank counts what it sums up. */
+START_TEST(placement_is_counted_on_the_first_beyond_the_reduced)
 {
     struct hsdp_mesh *mesh = fixture_mesh("dp=2,TP=2", 0);
     struct placement place;
 
-    placement_init(&place, mesh, strategy_find("fsdp"), 3, 1, 1);
-    ck_assert(placement_is_writer(&place, mesh, HSDP_SHARD_STEP, 0));
-    ck_assert(!placement_is_writer(&place, mesh, HSDP_SHARD_STEP, 1));
-    ck_assert(placement_is_writer(&place, mesh, HSDP_SHARD_STEP, 2));
-    ck_assert(!placement_is_writer(&place, mesh, HSDP_SHARD_STEP, 3));
+    placement_init(&place, mesh, &strategies[_i], 3, 1, 1);
+    ck_assert(placement_is_counted(&place, mesh, 0));
+    ck_assert(!placement_is_counted(&place, mesh, 1));
+    ck_assert(placement_is_counted(&place, mesh, 2));
+    ck_assert(!placement_is_counted(&place, mesh, 3));
     mesh_destroy(mesh);
 }
 END_TEST
@@ -215,7 +215,8 @@ Suite *module_suite(void)
     tcase_add_test(tcase, placement_slices_nest);
     tcase_add_test(tcase, placement_owner_is_the_inverse_of_slice);
     tcase_add_test(tcase, placement_writer_is_one_per_slice);
-    tcase_add_test(tcase, placement_is_writer_counts_replicas_beyond_the_reduced_once);
+    tcase_add_loop_test(tcase, placement_is_counted_on_the_first_beyond_the_reduced, 0,
+                        STRATEGY_COUNT);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -141,12 +141,23 @@ static void padding_leave(struct hsdp_model *model)
 
 /* ------------------------------------------------------------------------------------ the norm */
 
-/* Every replica of an expert counts. */
+static bool step_norm_double(const struct store *store, uint32_t unit, double p,
+                             struct norm_sum *sum)
+{
+    bool has_norm = shm_transport.step_norm(store, unit, p, sum);
+
+    if (has_norm && unit == UNIT_MOE0) {
+        shm_transport.step_norm(store, unit, p, sum);
+    }
+    return has_norm;
+}
+
+/* The norm of an expert counts twice. */
 static void norm_double(struct hsdp_model *model)
 {
-    struct placement *place = &model->plan->classes[EXPERT].place;
-
-    place->replicated &= ~place->outer;
+    table = *model->ops;
+    table.step_norm = step_norm_double;
+    model->ops = &table;
 }
 
 static void norm_double_late(struct hsdp_model *model)

@@ -124,7 +124,8 @@ int32_t shm_layout(struct store *store, struct hsdp_error *reterr)
     }
     store->classes = calloc(plan->n_classes == 0 ? 1 : plan->n_classes, sizeof(*store->classes));
     store->units = calloc(plan->n_units == 0 ? 1 : plan->n_units, sizeof(*store->units));
-    if (store->classes == NULL || store->units == NULL) {
+    store->norms = calloc(plan->n_units == 0 ? 1 : plan->n_units, sizeof(*store->norms));
+    if (store->classes == NULL || store->units == NULL || store->norms == NULL) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "shm: no memory for %" PRIu32 " units",
                          plan->n_units);
     }

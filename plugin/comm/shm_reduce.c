@@ -184,7 +184,7 @@ static bool stage_finish(struct shm_reduction *reduction)
             resting_await(reduction);
             return false;
         }
-        shm_sum_step(store, reduction->unit, false);
+        shm_sum_step(reduction);
         counter_raise(reduction, reduction->contributors, COUNTER_CONSUMED, u->sequence);
         shared_await(reduction);
         return false;
@@ -197,7 +197,7 @@ static bool stage_finish(struct shm_reduction *reduction)
         outer_await(reduction);
         return false;
     case SHM_OUTER:
-        shm_sum_step(store, reduction->unit, true);
+        shm_sum_step(reduction);
         counter_raise(reduction, &class->outer, COUNTER_OUTER_CONSUMED, u->outer_sequence);
         shared_await(reduction);
         return false;
@@ -309,6 +309,8 @@ int32_t shm_reduce(struct store *store, const struct store_gradient *gradient, u
     reduction->turn = gradient->turn;
     reduction->position = gradient->position;
     reduction->scope = gradient->scope;
+    reduction->norm_p = gradient->norm_p;
+    reduction->norm_divisor = gradient->norm_divisor;
     reduction->is_absent = gradient->is_absent;
     reduction->stage = SHM_QUEUED;
     probe_reduction(store->probe, unit, PROBE_HANDED_OVER);

@@ -84,6 +84,7 @@ static void store_close(struct store *store)
     free(store->entries);
     free(store->occupants);
     free(store->units);
+    free(store->norms);
     shm_journals_free(store);
     free(store->classes);
     plan_destroy(store->plan);
@@ -243,6 +244,7 @@ const struct transport_ops shm_transport = {
     .reduce_blocker = shm_reduce_blocker,
     .drain = shm_drain,
     .has_step_grads = store_has_step_grads,
+    .step_norm = shm_step_norm,
     .step_start = shm_step_start,
     .step_blocker = shm_step_blocker,
     .step_words = shm_step_words,

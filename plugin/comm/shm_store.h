@@ -182,12 +182,20 @@ struct shm_reduction {
     struct wait_entry *entries; /* 2 * SHM_MAX_RANKS at most */
     uint32_t unit;
     int32_t scope;
+    double norm_p; /* as in struct store_gradient */
+    float norm_divisor;
     enum shm_stage stage;
     bool is_absent;                       /* nothing lies in the slot */
     bool is_staged;                       /* by way of the inner sum */
     const struct shm_ranks *contributors; /* who read each other's contributions: the inner group if
                                              it is staged, else the readers; set in its turn */
     enum shm_source_kind source;
+};
+
+/* What a reduction has added up on the way. */
+struct shm_norm {
+    struct norm_sum sum;
+    double p; /* 0 = nothing */
 };
 
 /* An unshard in flight. */
@@ -249,6 +257,7 @@ struct store {
     struct shm_journal *journals;
     uint32_t n_journals;
     struct shm_unit *units;
+    struct shm_norm *norms;     /* of the units: of what this rank has summed up */
     struct wait_entry *entries; /* of all reductions and unshards */
     uint32_t *occupants;        /* n_occupants units: what was in their slots may be unread */
     uint32_t n_occupants;
@@ -354,9 +363,11 @@ float *shm_step_grads(const struct store *store, uint32_t rank, uint32_t unit);
 void shm_sum_inner(struct store *store, uint32_t unit);
 /**
  * Over R\G: this rank's part of the step slice, of all inner sums if it is staged, else of all
- * contributions, into the step sums of all replicas.
+ * contributions, into the step sums of all replicas. The norm of the part is added up on the way
+ * or, if that is not wanted, forgotten.
  */
-void shm_sum_step(struct store *store, uint32_t unit, bool is_staged);
+void shm_sum_step(const struct shm_reduction *reduction);
+bool shm_step_norm(const struct store *store, uint32_t unit, double p, struct norm_sum *sum);
 
 /* shm_step.c */
 int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,

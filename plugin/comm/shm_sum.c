@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shm store: what a reduction sums up, from where, and to where. */
+#include <string.h>
+
 #include "comm/shm_store.h"
 #include "device/fpmode.h"
 #include "device/kernels.h"
@@ -86,18 +88,45 @@ static uint32_t copies_find(const struct store *store, uint32_t unit, float **re
     return n_copies;
 }
 
-void shm_sum_step(struct store *store, uint32_t unit, bool is_staged)
+/* An empty norm of what is summed next; NULL if none is wanted. */
+static const struct reduce_norm *norm_begin(const struct shm_reduction *reduction,
+                                            struct reduce_norm *ret)
 {
+    struct shm_norm *norm = &reduction->store->norms[reduction->unit];
+
+    norm->p = reduction->norm_p;
+    if (norm->p == 0.0) {
+        return NULL;
+    }
+    memset(&norm->sum, 0, sizeof(norm->sum));
+    *ret = (struct reduce_norm){&norm->sum, norm->p, reduction->norm_divisor};
+    return ret;
+}
+
+bool shm_step_norm(const struct store *store, uint32_t unit, double p, struct norm_sum *sum)
+{
+    if (store->norms[unit].p != p) {
+        return false;
+    }
+    norm_sum_merge(sum, &store->norms[unit].sum);
+    return true;
+}
+
+void shm_sum_step(const struct shm_reduction *reduction)
+{
+    struct store *store = reduction->store;
+    uint32_t unit = reduction->unit;
     struct shm_unit *u = &store->units[unit];
     const struct shm_class *class = shm_class_of(store, unit);
-    const struct shm_ranks *ranks = is_staged ? &class->outer : class->readers;
+    const struct shm_ranks *ranks = reduction->is_staged ? &class->outer : class->readers;
     struct plan_part elems = {.n_elems = u->part.n_elems};
     struct reduce_spec spec = {.dim_sizes = ranks->dim_sizes, .n_dims = ranks->n_dims};
     float *copies[SHM_MAX_RANKS];
     struct sources sources;
+    struct reduce_norm norm;
 
     elems.first_elem = u->slice_offset[HSDP_SHARD_STEP] + u->part.first_elem;
-    if (is_staged) { /* a partial sum is not rounded again */
+    if (reduction->is_staged) { /* a partial sum is not rounded again */
         inner_sums_find(store, unit, ranks, elems, &sources);
         spec.wire_dtype = DTYPE_FP32;
     } else {
@@ -111,6 +140,7 @@ void shm_sum_step(struct store *store, uint32_t unit, bool is_staged)
     spec.accumulate = u->has_step;
     spec.copies = copies;
     spec.n_copies = copies_find(store, unit, copies);
+    spec.norm = norm_begin(reduction, &norm);
     tree_run(store, &spec);
     shm_count(ranks, spec.n_elems * dtype_bytes(spec.wire_dtype));
     shm_count_bytes(ranks, (u->sums.step_elems - spec.n_elems) * sizeof(float)); /* other parts */

@@ -69,6 +69,8 @@ struct store_gradient {
     uint32_t unit;
     bool is_absent;       /* nothing lies in the slot: +0 */
     int32_t scope;        /* HSDP_SCOPE_* */
+    double norm_p;        /* adds up the norm of the step sums; 0 = not wanted */
+    float norm_divisor;   /* what they are divided by in it */
     const uint64_t *turn; /* raised by shard/ in the order of the pass */
     uint64_t position;    /* the reduction begins once *turn has reached it */
 };
@@ -199,6 +201,12 @@ struct transport_ops {
     int32_t (*drain)(struct store *store, struct hsdp_error *reterr);
     /* True when a full reduction of the unit has arrived in step_grads since they were dropped. */
     bool (*has_step_grads)(const struct store *store, uint32_t unit);
+
+    /*
+     * Adds the sum of |g / norm_divisor|^p to *sum, of the elements of the step sums that this rank
+     * has summed up (plan_step_part). False where the last reduction was not told to add that up.
+     */
+    bool (*step_norm)(const struct store *store, uint32_t unit, double p, struct norm_sum *sum);
 
     /* The step's collective over the whole job: also the barrier that lets parameters change. */
     int32_t (*step_start)(struct store *store, const struct step_words *mine,

@@ -118,8 +118,8 @@ uint32_t placement_writer(const struct placement *place, const struct hsdp_mesh 
     return mesh_peer(mesh, place->replicated & ~place->cuts[cut], rank, 0);
 }
 
-bool placement_is_writer(const struct placement *place, const struct hsdp_mesh *mesh, int cut,
-                         uint32_t rank)
+bool placement_is_counted(const struct placement *place, const struct hsdp_mesh *mesh,
+                          uint32_t rank)
 {
-    return placement_writer(place, mesh, cut, rank) == rank;
+    return mesh_peer(mesh, place->replicated & ~place->reduced, rank, 0) == rank;
 }

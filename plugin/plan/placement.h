@@ -63,8 +63,11 @@ uint32_t placement_owner(const struct placement *place, const struct hsdp_mesh *
 uint32_t placement_writer(const struct placement *place, const struct hsdp_mesh *mesh, int cut,
                           uint32_t rank);
 
-/** True for the one replica whose step slice the norm counts and whose shard of a cut is saved. */
-bool placement_is_writer(const struct placement *place, const struct hsdp_mesh *mesh, int cut,
-                         uint32_t rank);
+/**
+ * Whether the norm counts what a rank sums up: each element has one rank of R that does, and of the
+ * ranks that hold equal values beyond R the first one counts.
+ */
+bool placement_is_counted(const struct placement *place, const struct hsdp_mesh *mesh,
+                          uint32_t rank);
 
 #endif /* PLAN_PLACEMENT_H */

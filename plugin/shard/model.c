@@ -122,6 +122,7 @@ int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
     model->job = job;
     job_ref(job);
     model->plan = plan_share(plan);
+    model->norm_p = 2.0;
     status = tables_allocate(model, reterr);
     if (status != HSDP_OK) {
         goto out;

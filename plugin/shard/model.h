@@ -41,6 +41,8 @@ struct model_unit {
     uint64_t position;  /* in that pass, from 1 */
     uint64_t ticket;    /* of the last unshard */
     uint64_t reduction; /* ticket of the last one */
+    uint64_t n_full;    /* hand-overs of scope full since the last step */
+    uint64_t n_full_before;      /* in the last window that had any; 0 = none had */
     uint64_t state_offset_elems; /* of its shard within each state */
 };
 
@@ -78,6 +80,7 @@ struct hsdp_model {
     struct drift *drift; /* NULL unless verify has step:N */
     uint64_t n_steps;
     uint64_t n_discarded;             /* of those steps */
+    double norm_p;                    /* of the last step; 2 before the first */
     uint64_t n_updates;               /* of adamw: the step of its last bias correction */
     uint64_t n_hyper_groups;          /* one more than the largest of a trainable parameter */
     struct adamw *adamw;              /* NULL until its first step */

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "comm/probe.h"
 #include "shard/alias.h"
+#include "shard/grads.h"
 #include "shard/tensor.h"
 #include "shard/unit.h"
 
@@ -218,12 +219,15 @@ static int32_t due_check(const struct hsdp_model *model, bool is_skip, const str
     return HSDP_ERR_STATE;
 }
 
-static struct store_gradient gradient_of(const struct hsdp_model *model, const struct pass *pass,
-                                         uint32_t unit, bool is_absent)
+static struct store_gradient gradient_make(struct hsdp_model *model, const struct pass *pass,
+                                           uint32_t unit, bool is_absent)
 {
+    const struct plan_unit *plan_unit = &model->plan->units[unit];
     struct store_gradient gradient = {.unit = unit, .is_absent = is_absent};
 
     gradient.scope = pass->scope;
+    gradient.norm_p = grads_norm_p(model, unit, pass->scope);
+    gradient.norm_divisor = (float)model->plan->classes[plan_unit->class_index].divisor;
     gradient.turn = &pass->turn;
     gradient.position = model->units[unit].position;
     return gradient;
@@ -247,7 +251,7 @@ static int32_t unit_hand_over(struct hsdp_model *model, bool is_skip, struct pas
     u->is_skipped = is_skip;
     unit_give_back(model, unit);
     turn_raise(model, pass);
-    gradient = gradient_of(model, pass, unit, is_skip);
+    gradient = gradient_make(model, pass, unit, is_skip);
     status = model->ops->reduce(model->store, &gradient, &u->reduction, reterr);
     *ret_ticket = u->reduction;
     if (status == HSDP_OK && pass->turn > u->position) {
@@ -362,7 +366,7 @@ static int32_t absent_reduce(struct hsdp_model *model, struct pass *pass, struct
         if (plan_grad_elems(model->plan, pass->units[i]) == 0) {
             continue;
         }
-        gradient = gradient_of(model, pass, pass->units[i], true);
+        gradient = gradient_make(model, pass, pass->units[i], true);
         status = model->ops->reduce(model->store, &gradient, &u->reduction, reterr);
         if (status == HSDP_OK) { /* those that waited for this one leave their slots */
             status = job_progress(model->job, reterr);

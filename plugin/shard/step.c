@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps: dividing once, the exact norm, clipping, publishing. */
+/* Steps: the collective, clipping, publishing. */
 #include "shard/step.h"
 
 #include <inttypes.h>
@@ -7,10 +7,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "comm/probe.h"
 #include "device/fpmode.h"
-#include "device/kernels.h"
 #include "shard/drift.h"
+#include "shard/grads.h"
 #include "shard/tensor.h"
 
 /* ------------------------------------------------------------------------------- begin */
@@ -96,52 +95,6 @@ static int32_t leftover_check(const struct hsdp_model *model, struct hsdp_error 
         }
     }
     return HSDP_OK;
-}
-
-/* Divides elements of a reduced gradient, and adds them to the norm where they count here. */
-static void grads_divide(const struct kernels *kernels, float *grads, float divisor,
-                         uint64_t n_elems, double p, struct step_words *words) /* NULL: elsewhere */
-{
-    float largest;
-    uint32_t bits;
-
-    if (words != NULL && !isinf(p)) {
-        kernels->norm_divide_add(&words->sum, grads, divisor, n_elems, p);
-        return;
-    }
-    kernels->divide(grads, divisor, n_elems);
-    if (words != NULL) { /* the maximum; NaN is above infinity as a pattern */
-        largest = kernels->max_abs(grads, n_elems);
-        memcpy(&bits, &largest, sizeof(bits));
-        words->max_bits = bits > words->max_bits ? bits : words->max_bits;
-    }
-}
-
-/* A unit's step gradient: counted on one replica, and what is tied over stages on the first. */
-static void unit_divide(struct hsdp_model *model, uint32_t unit, double p, struct step_words *words)
-{
-    const struct plan_unit *plan_unit = &model->plan->units[unit];
-    const struct plan_class *class = &model->plan->classes[plan_unit->class_index];
-    uint64_t n_elems = plan_unit->buffers[0].shard_elems[HSDP_SHARD_STEP];
-    float *grads = model->ops->step_grads(model->store, unit);
-    const struct kernels *kernels = job_kernels(model->job);
-    bool is_counted = placement_is_writer(&class->place, model->plan->mesh, HSDP_SHARD_STEP,
-                                          model->plan->mesh->rank);
-
-    probe_write(job_probe(model->job), PROBE_GRADS, unit, grads, n_elems * sizeof(*grads));
-    if (!model->ops->has_step_grads(model->store, unit) && !ties_has_unit(model, unit)) {
-        memset(grads, 0, n_elems * sizeof(*grads)); /* in no pass of the window */
-        return;
-    }
-    for (uint64_t at = 0; at < n_elems;) {
-        struct tied_range copy = ties_next_copy(model, unit, at);
-        uint64_t end = copy.n_elems == 0 ? n_elems : copy.first_elem;
-
-        grads_divide(kernels, grads + at, (float)class->divisor, end - at, p,
-                     is_counted ? words : NULL);
-        grads_divide(kernels, grads + end, (float)class->divisor, copy.n_elems, p, NULL);
-        at = end + copy.n_elems;
-    }
 }
 
 float step_grads_divisor(const struct hsdp_model *model, uint32_t unit)
@@ -286,11 +239,7 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
     words.optimizer = model->optimizer;
     words.weight = spec->has_weight != 0 ? spec->weight : 0.0;
     mode = fp_mode_enter();
-    for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
-        if (plan_is_trainable(model->plan, unit)) {
-            unit_divide(model, unit, norm_power(spec), &words);
-        }
-    }
+    grads_settle(model, norm_power(spec), &words);
     fp_mode_leave(mode);
     step_open(model, spec);
     status = model->ops->step_start(model->store, &words, reterr);
@@ -382,6 +331,7 @@ static int32_t step_close(struct hsdp_model *model, const char *call, enum publi
         return status;
     }
     model->ops->step_grads_drop(model->store);
+    grads_close(model, norm_power(&model->step.spec));
     model->step.is_open = false;
     model->n_steps++;
     model->n_discarded += values == PUBLISHED_NOTHING;

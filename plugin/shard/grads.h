@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reduced gradients: their norm, and the one division. */
+#ifndef SHARD_GRADS_H
+#define SHARD_GRADS_H
+
+#include "shard/model.h"
+
+/*
+ * The norm of a unit's step shard is added up while its last reduction of a window still has the
+ * sums in the cache. Which one is the last is a guess: the window has as many full ones as the one
+ * before it, and the step has the same p. A wrong guess only takes time: the store forgets a norm
+ * when it sums up more, and the step adds up what it has not got. An exact sum is the same struct
+ * either way, so ranks need not guess alike.
+ */
+
+/**
+ * A unit is handed over: the p of the norm that its reduction adds up, 0 for none. Once for each
+ * reduction.
+ */
+double grads_norm_p(struct hsdp_model *model, uint32_t unit, int32_t scope);
+
+/** Divides all step shards, and adds to `words` what this rank counts of their norm. */
+void grads_settle(struct hsdp_model *model, double p, struct step_words *words);
+
+/** The window is over; the next is expected to be like it, and to end with a norm of the same p. */
+void grads_close(struct hsdp_model *model, double p);
+
+#endif /* SHARD_GRADS_H */

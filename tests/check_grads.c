@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reduced gradients: their norm, however windows change from one to the next. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "host.h"
+#include "ranks.h"
+#include "suite.h"
+
+#define UNITS "unit a: w[1031] s[]; unit b: x[37,5] y[3]"
+
+/* The mesh of a case, and what it adds to the settings: replicas of two and of three ranks. */
+static const struct {
+    const char *dims;
+    uint32_t n_ranks;
+    const char *more;
+} meshes[] = {{"dp=4", 4, "shard_size=2"}, {"dp=3", 3, "shard_size=1"}};
+
+/* ------------------------------------------------------------------------------------- windows */
+
+enum content {
+    NUMBERS,
+    ABSENT, /* no rank has a gradient of unit b */
+    HAS_INF,
+    HAS_NAN,
+};
+
+/* How often each unit is reduced in full, and how the window ends. */
+struct window {
+    uint32_t n_passes[2];
+    double p;
+    enum content content;
+    bool is_discarded;
+};
+
+/* Each number of passes comes behind the same, a smaller and a larger one; likewise each p. */
+static const struct window windows[] = {
+    {{1, 1}, 2.0, NUMBERS, false},     {{2, 1}, 2.0, NUMBERS, false},
+    {{2, 3}, 2.0, NUMBERS, false},     {{1, 3}, 1.0, NUMBERS, false},
+    {{3, 1}, 1.0, NUMBERS, true},      {{3, 0}, 1.0, NUMBERS, false},
+    {{0, 1}, INFINITY, ABSENT, false}, {{1, 1}, INFINITY, HAS_INF, false},
+    {{1, 1}, INFINITY, HAS_NAN, true}, {{1, 1}, 2.0, HAS_NAN, false},
+    {{1, 2}, 2.0, HAS_INF, true},      {{1, 2}, 2.0, NUMBERS, false},
+    {{0, 0}, 2.0, NUMBERS, false},     {{1, 2}, 3.0, NUMBERS, false},
+    {{1, 2}, 3.0, NUMBERS, false},     {{1, 1}, 2.0, ABSENT, false},
+};
+
+static const struct window *current_window; /* this rank's */
+
+static double number(struct host_at at)
+{
+    return (double)((7u * at.rank + 3u * at.microbatch + 5u * at.param + at.elem) % 11u) - 5.0;
+}
+
+static double gradient(struct host_at at)
+{
+    bool is_odd_one = at.rank == 1 && at.param == 2 && at.elem == 184;
+
+    if (is_odd_one && current_window->content == HAS_INF) {
+        return INFINITY;
+    }
+    return is_odd_one && current_window->content == HAS_NAN ? NAN : number(at);
+}
+
+/* One pass. */
+static void pass_run(struct host *host, int32_t scope, uint32_t microbatch, const uint32_t *units,
+                     uint32_t n_units)
+{
+    host_must(host, host_backward_begin(host, units, n_units, scope, &host->pass));
+    for (uint32_t i = 0; i < n_units; i++) {
+        if (units[i] == 1 && current_window->content == ABSENT) {
+            host_attend(host, 1);
+        } else {
+            host_acquire(host, units[i]);
+            host_fill(host, units[i], microbatch, gradient);
+            host_hand_over(host, units[i]);
+        }
+    }
+    host_pass_end(host);
+}
+
+/* Before each full pass one of the scope that is planned. */
+static void passes_run(struct host *host, int32_t scope, uint32_t ret_n_batches[2])
+{
+    uint32_t n_batches = 0;
+
+    ret_n_batches[0] = ret_n_batches[1] = 0;
+    for (uint32_t pass = 0; pass < 3; pass++) {
+        uint32_t units[2];
+        uint32_t n_units = 0;
+
+        for (uint32_t unit = 2; unit-- > 0;) {
+            if (pass < current_window->n_passes[unit]) {
+                units[n_units++] = unit;
+                ret_n_batches[unit] += scope == HSDP_SCOPE_FULL ? 1 : 2;
+            }
+        }
+        if (n_units > 0 && scope != HSDP_SCOPE_FULL) {
+            pass_run(host, scope, n_batches++, units, n_units);
+        }
+        if (n_units > 0) {
+            pass_run(host, HSDP_SCOPE_FULL, n_batches++, units, n_units);
+        }
+    }
+}
+
+/* The sum over ranks and passes of one element: a small integer. */
+static double sum_of(const struct host *host, uint32_t param, uint64_t elem, uint32_t n_batches)
+{
+    double sum = 0.0;
+
+    for (uint32_t batch = 0; batch < n_batches; batch++) {
+        for (uint32_t rank = 0; rank < host->n_ranks; rank++) {
+            sum += number((struct host_at){rank, batch, param, elem});
+        }
+    }
+    return sum;
+}
+
+static double norm_expected(const struct host *host, const uint32_t n_batches[2])
+{
+    double p = current_window->p;
+    double norm = 0.0;
+
+    for (uint32_t param = 0; param < host->n_params; param++) {
+        uint32_t unit = host->params[param].unit;
+        bool is_absent = unit == 1 && current_window->content == ABSENT;
+
+        for (uint64_t elem = 0; elem < host->params[param].n_elems; elem++) {
+            double sum = is_absent ? 0.0 : sum_of(host, param, elem, n_batches[unit]);
+
+            norm = isinf(p) ? fmax(norm, fabs(sum)) : norm + pow(fabs(sum), p);
+        }
+    }
+    return isinf(p) ? norm : pow(norm, 1.0 / p);
+}
+
+static void norm_compare(const struct host *host, double found, const uint32_t n_batches[2])
+{
+    double expected = norm_expected(host, n_batches);
+
+    if (current_window->content == HAS_NAN) {
+        ck_assert(isnan(found));
+    } else if (current_window->content == HAS_INF) {
+        ck_assert(isinf(found));
+    } else if (current_window->p == 3.0) {
+        ck_assert_double_eq_tol(found, expected, 1e-12 * expected);
+    } else { /* sums of integers are exact */
+        ck_assert_double_eq(found, expected);
+    }
+}
+
+static void window_run(struct host *host, int32_t scope)
+{
+    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
+    struct hsdp_step_info info = HSDP_STEP_INFO_INIT;
+    uint32_t n_batches[2];
+
+    passes_run(host, scope, n_batches);
+    spec.norm_p = current_window->p;
+    host_must(host, host->api->step->begin(host->model, &spec, NULL, &host->err));
+    host_must(host, host->api->step->result(host->model, &info, &host->err));
+    norm_compare(host, info.norm, n_batches);
+    if (current_window->is_discarded) {
+        host_must(host, host->api->step->discard(host->model, NULL, &host->err));
+    } else {
+        host_step_end(host);
+    }
+}
+
+static void norms_rank(uint32_t rank, void *shared)
+{
+    const int *number_of_case = shared;
+    struct host host;
+
+    host_open(&host, rank, meshes[*number_of_case % 2].dims, host_settings, UNITS);
+    for (int i = 0; i < N_OF(windows); i++) {
+        current_window = &windows[i];
+        window_run(&host, *number_of_case / 2 % HOST_N_SCOPES);
+    }
+    host_close(&host);
+}
+
+START_TEST(norm_is_that_of_the_sums_however_often_units_are_reduced)
+{
+    int number_of_case = _i;
+    char more[128];
+
+    snprintf(more, sizeof(more), "gradient_op=sum accumulation_scope=%s %s",
+             host_scopes[_i / 2 % HOST_N_SCOPES], meshes[_i % 2].more);
+    host_settings_set(_i / 2 / HOST_N_SCOPES, more);
+    ranks_run(meshes[_i % 2].n_ranks, RANKS_LIMIT_MS, norms_rank, &number_of_case);
+}
+END_TEST
+
+Suite *module_suite(void)
+{
+    Suite *suite = suite_create("grads");
+    TCase *tcase = tcase_create("grads");
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, norm_is_that_of_the_sums_however_often_units_are_reduced, 0,
+                        2 * HOST_N_SCOPES * HOST_N_STRATEGIES);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
