@@ -121,7 +121,8 @@ static int32_t entry_backward_end(hsdp_model *model, uint64_t pass, void *stream
     call_enters_model(&call, model);
     call_needs_stream(&call, stream);
     if (call_is_ok(&call)) {
-        call.status = unit_backward_end(model, pass, stream, &ticket, &call.err);
+        call.status =
+            unit_backward_end(model, pass, stream, ret_ticket == NULL ? NULL : &ticket, &call.err);
     }
     call_gives_ticket(&call, ticket, ret_ticket);
     return call_end(&call);

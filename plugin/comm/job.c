@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/pages.h"
 #include "comm/forks.h"
 #include "comm/group_internal.h"
 #include "comm/job_internal.h"
@@ -21,9 +21,6 @@
 #include "comm/process.h"
 #include "comm/rendezvous.h"
 #include "comm/watchdog.h"
-
-#define SPIN_TRIES         60u /* before a wait sleeps; a microsecond or less each */
-#define SPIN_TRIES_CROWDED 4u
 
 /* ---------------------------------------------------------------------------------- making */
 
@@ -367,6 +364,8 @@ static void recorder_open(struct hsdp_job *job, uint64_t start_ns)
     position_copy(&control->ranks[job->node_index].position, &job->own_position);
     job->position = &control->ranks[job->node_index].position;
     job->flight = control_flight(control, job->node_index);
+    /* In vain is no harm: it is only slower then. */
+    pages_populate(job->flight.ring, flight_ring_bytes(job->flight.max_records), true);
     atomic_store(&job->is_recording, 1u);
     job->connecting = flight_begin(&job->flight, &what, 0, start_ns, start_ns);
 }
@@ -378,6 +377,9 @@ static int32_t watching_start(struct hsdp_job *job, struct hsdp_error *reterr)
     struct hsdp_error err;
     int32_t status = peers_watch(job, &err);
 
+    if (status == HSDP_OK) {
+        status = standstill_init(job, &err);
+    }
     if (status == HSDP_OK) {
         status = watchdog_start(job, &err);
     }
@@ -424,18 +426,6 @@ static int32_t ranks_meet(struct hsdp_job *job, uint64_t start_ns, uint64_t dead
     return status;
 }
 
-static void processors_count(struct hsdp_job *job)
-{
-    cpu_set_t set;
-    int n_processors = 1;
-
-    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-        n_processors = CPU_COUNT(&set);
-    }
-    job->is_crowded = job->launch.local_ranks > (uint32_t)n_processors;
-    job->spin_tries = job->is_crowded ? SPIN_TRIES_CROWDED : SPIN_TRIES;
-}
-
 int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
 {
     uint64_t seconds = (uint64_t)settings_integer(&job->settings, "init_timeout_seconds");
@@ -448,7 +438,7 @@ int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
     if (atomic_load(&job->state) != JOB_CREATED || atomic_load(&job->control) != NULL) {
         return error_set(reterr, HSDP_ERR_STATE, "job: connect comes once, and it has come");
     }
-    processors_count(job);
+    wait_init(job);
     if (job->launch.world_ranks == 1) {
         size = job_control_size(job);
         status = control_map(-1, &size, &control, reterr);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "base/pages.h"
 #include "comm/shm_store.h"
 
 #define LINE_BYTES 64u
@@ -152,9 +153,8 @@ static int32_t private_map(struct store *store, struct hsdp_error *reterr)
     for (uint32_t unit = 0; unit < store->plan->n_units; unit++) {
         store->private_bytes += unit_private_bytes(store, unit);
     }
-    base = mmap(NULL, store->private_bytes, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); /* like the shared file */
-    if (base == MAP_FAILED) {
+    base = pages_map(store->private_bytes);
+    if (base == NULL) {
         return map_refuse("masters and gradients", store->private_bytes, reterr);
     }
     store->private_memory = base;
@@ -180,10 +180,33 @@ static int32_t private_map(struct store *store, struct hsdp_error *reterr)
     return HSDP_OK;
 }
 
+/* Counters and journals of this rank and its peers: rings, of which each entry would fault once. */
+static int32_t words_populate(struct store *store, struct hsdp_error *reterr)
+{
+    const struct hsdp_mesh *mesh = store->plan->mesh;
+    uint32_t dims = plan_shared_dims(store->plan);
+    uint64_t n_bytes = store->slots_offset - store->counters_offset;
+
+    for (uint32_t i = 0; i < mesh_span(mesh, dims); i++) {
+        uint32_t rank = mesh_peer(mesh, dims, store->rank, i);
+        int error = pages_populate(store->regions[rank] + store->counters_offset, n_bytes,
+                                   rank == store->rank);
+
+        if (error != 0) {
+            errno = error;
+            return map_refuse("counters and journals", n_bytes, reterr);
+        }
+    }
+    return HSDP_OK;
+}
+
 int32_t shm_map(struct store *store, struct hsdp_error *reterr)
 {
     int32_t status = regions_map(store, reterr);
 
+    if (status == HSDP_OK) {
+        status = words_populate(store, reterr);
+    }
     if (status == HSDP_OK) {
         status = slots_protect(store, reterr);
     }

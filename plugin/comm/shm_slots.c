@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "base/pages.h"
 #include "comm/shm_store.h"
 #include "device/fpmode.h"
 #include "device/kernels.h"
@@ -146,6 +147,35 @@ static int32_t occupants_await(struct store *store, uint32_t unit, struct hsdp_e
     return HSDP_OK;
 }
 
+/*
+ * Before a unit's first gradient: all that its reductions will write, in one go for each piece. Not
+ * when the model is made, which may be larger than memory, and trained in part.
+ */
+static int32_t unit_populate(struct store *store, uint32_t unit, struct hsdp_error *reterr)
+{
+    struct shm_unit *u = &store->units[unit];
+    uint8_t *region = store->regions[store->rank];
+    const struct {
+        const void *base;
+        uint64_t n_bytes;
+    } pieces[] = {{shm_grads(store, unit), plan_grad_slot_bytes(store->plan, unit)},
+                  {region + u->local_offset, u->sums.local_elems * sizeof(float)},
+                  {region + u->inner_offset, u->sums.inner_elems * sizeof(float)},
+                  {u->step_grads, u->sums.step_elems * sizeof(float)}};
+
+    for (size_t i = 0; !u->is_populated && i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+        int error = pages_populate(pieces[i].base, pieces[i].n_bytes, true);
+
+        if (error != 0) {
+            return error_set(reterr, HSDP_ERR_NO_MEMORY,
+                             "shm: no memory for gradients of unit \"%s\" (%" PRIu64 " bytes): %s",
+                             store->plan->units[unit].name, pieces[i].n_bytes, strerror(error));
+        }
+    }
+    u->is_populated = true;
+    return HSDP_OK;
+}
+
 int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
                           struct hsdp_error *reterr)
 {
@@ -158,6 +188,9 @@ int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
         return status;
     }
     status = slot_open(store, unit, reterr);
+    if (status == HSDP_OK) {
+        status = unit_populate(store, unit, reterr);
+    }
     if (status != HSDP_OK) {
         return status;
     }

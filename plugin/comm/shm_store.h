@@ -235,7 +235,8 @@ struct shm_unit {
     bool has_step;
     bool has_late;
     bool has_taken;
-    bool is_written; /* the master lies where publishing would copy it to */
+    bool is_populated; /* what its reductions write is there */
+    bool is_written;   /* the master lies where publishing would copy it to */
     struct shm_reduction reduction;
     struct shm_awaiting unshard;
 };

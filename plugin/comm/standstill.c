@@ -192,6 +192,17 @@ static bool suspicion_is_proved(struct standstill *own, const struct stand *now,
     return is_same && has_looked;
 }
 
+int32_t standstill_init(struct hsdp_job *job, struct hsdp_error *reterr)
+{
+    struct standstill *own = &job->standstill;
+
+    own->stands = calloc((size_t)job_node_ranks(job) * 2, sizeof(*own->stands));
+    if (own->stands == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "connect: no memory for what ranks wait for");
+    }
+    return HSDP_OK;
+}
+
 int32_t standstill_look(struct hsdp_job *job, const struct waiting *waiting,
                         struct hsdp_error *reterr)
 {
@@ -204,12 +215,6 @@ int32_t standstill_look(struct hsdp_job *job, const struct waiting *waiting,
 
     if (control->world_ranks != n_ranks || n_ranks == 1 || waiting->give_up_ns != UINT64_MAX) {
         return HSDP_OK; /* alone, or not all ranks can be seen, or the host goes on by itself */
-    }
-    if (own->stands == NULL) {
-        own->stands = calloc((size_t)n_ranks * 2, sizeof(*own->stands));
-    }
-    if (own->stands == NULL) {
-        return HSDP_OK; /* then the deadline finds it */
     }
     now = own->stands + n_ranks;
     stand_fill(job, waiting, &mine);

@@ -55,8 +55,11 @@ struct standstill {
     uint64_t n_signals;
     bool is_shown;
     uint64_t suspects;    /* ranks that stood still at the first reading; 0 = none did */
-    struct stand *stands; /* as they were then, one a rank; owned */
+    struct stand *stands; /* as they were then, one a rank, and as many as they are now; owned */
 };
+
+/** Once the ranks of the node are known, and before any of them is waited for. */
+int32_t standstill_init(struct hsdp_job *job, struct hsdp_error *reterr);
 
 /**
  * Shows what this rank waits for, and reads what the others do. Called at each look.

@@ -6,6 +6,21 @@
 #include "comm/job_internal.h"
 #include "comm/probe.h"
 
+#define SPIN_TRIES         60u /* before a wait sleeps; a microsecond or less each */
+#define SPIN_TRIES_CROWDED 4u
+
+void wait_init(struct hsdp_job *job)
+{
+    cpu_set_t set;
+    int n_processors = 1;
+
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        n_processors = CPU_COUNT(&set);
+    }
+    job->is_crowded = job->launch.local_ranks > (uint32_t)n_processors;
+    job->spin_tries = job->is_crowded ? SPIN_TRIES_CROWDED : SPIN_TRIES;
+}
+
 bool wait_is_met(const struct wait *wait)
 {
     for (uint32_t i = 0; i < wait->n_entries; i++) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/pages.h"
 #include "comm/probe.h"
 #include "device/checksum.h"
 #include "device/fpmode.h"
@@ -91,8 +92,23 @@ void adamw_free(struct adamw *adamw)
     free(adamw);
 }
 
+static int32_t state_populate(const struct hsdp_model *model, uint32_t state,
+                              struct hsdp_error *reterr)
+{
+    const struct model_state *row = &model->states[state];
+    int error = pages_populate(row->base, row->n_bytes, true);
+
+    if (error != 0) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY,
+                         "adamw.step: no memory for \"%s\" (%" PRIu64 " bytes): %s", row->name,
+                         row->n_bytes, strerror(error));
+    }
+    return HSDP_OK;
+}
+
 /* At the first step. */
-static int32_t adamw_create(struct hsdp_model *model, struct hsdp_error *reterr)
+static int32_t adamw_create(struct hsdp_model *model, const uint32_t states[2],
+                            struct hsdp_error *reterr)
 {
     struct adamw *adamw = calloc(1, sizeof(*adamw));
     int32_t status = HSDP_ERR_NO_MEMORY;
@@ -107,6 +123,9 @@ static int32_t adamw_create(struct hsdp_model *model, struct hsdp_error *reterr)
         goto out;
     }
     status = runs_init(&adamw->runs, model, reterr);
+    for (int i = 0; status == HSDP_OK && i < 2; i++) {
+        status = state_populate(model, states[i], reterr);
+    }
     if (status != HSDP_OK) {
         goto out;
     }
@@ -302,7 +321,7 @@ int32_t adamw_step(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
         status = model_state_create(model, "exp_avg_sq", "fp32", &states[1], reterr);
     }
     if (status == HSDP_OK && model->adamw == NULL) {
-        status = adamw_create(model, reterr);
+        status = adamw_create(model, states, reterr);
     }
     if (status != HSDP_OK) {
         return status;

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "base/pages.h"
 #include "hsdp/unit.h"
 #include "shard/adamw.h"
 #include "shard/drift.h"
@@ -356,11 +357,10 @@ static int32_t state_add(struct hsdp_model *model, const char *name, enum dtype 
     state.n_bytes = model->state_elems * dtype_bytes(dtype);
     state.n_bytes = state.n_bytes == 0 ? 1 : state.n_bytes;
     state.name = strdup(name);
-    state.base = mmap(NULL, state.n_bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (state.name == NULL || state.base == MAP_FAILED) {
+    state.base = pages_map(state.n_bytes);
+    if (state.name == NULL || state.base == NULL) {
         free(state.name);
-        if (state.base != MAP_FAILED) {
+        if (state.base != NULL) {
             munmap(state.base, state.n_bytes);
         }
         return error_set(reterr, HSDP_ERR_NO_MEMORY,

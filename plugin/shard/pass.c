@@ -77,39 +77,69 @@ static int32_t scope_check(const struct hsdp_model *model, int32_t scope, struct
     return HSDP_OK;
 }
 
-/* A closed pass, or a new one, with room for n_units. */
-static struct pass *pass_take(struct hsdp_model *model, uint64_t n_units)
+static void pass_free(struct pass *pass)
+{
+    if (pass != NULL) {
+        free(pass->units);
+        free(pass->reductions);
+        free(pass);
+    }
+}
+
+/* One more, with room for all units. */
+static int32_t pass_add(struct hsdp_model *model, struct hsdp_error *reterr)
+{
+    uint64_t max_units = model->plan->n_units + UINT64_C(1);
+    struct pass *pass = calloc(1, sizeof(*pass));
+
+    if (pass != NULL) {
+        pass->units = calloc(max_units, sizeof(*pass->units));
+        pass->reductions = calloc(max_units, sizeof(*pass->reductions));
+    }
+    if (pass == NULL || pass->units == NULL || pass->reductions == NULL) {
+        pass_free(pass);
+        return error_set(reterr, HSDP_ERR_NO_MEMORY,
+                         "unit.backward_begin: no memory for a pass over %" PRIu32 " units",
+                         model->plan->n_units);
+    }
+    pass->model = model;
+    pass->next = model->passes;
+    model->passes = pass;
+    return HSDP_OK;
+}
+
+/* One that is closed, and has ended; NULL = there is none. */
+static struct pass *pass_idle(const struct hsdp_model *model)
 {
     struct pass *pass = model->passes;
-    uint64_t *reductions;
-    uint32_t *units;
 
     while (pass != NULL && (pass->number != 0 || pass->is_ending)) {
         pass = pass->next;
     }
-    if (pass == NULL) {
-        pass = calloc(1, sizeof(*pass));
-        if (pass == NULL) {
-            return NULL;
-        }
-        pass->model = model;
-        pass->next = model->passes;
-        model->passes = pass;
-    }
-    if (pass->max_units < n_units) {
-        units = realloc(pass->units, n_units * sizeof(*units));
-        if (units == NULL) {
-            return NULL;
-        }
-        pass->units = units;
-        reductions = realloc(pass->reductions, n_units * sizeof(*reductions));
-        if (reductions == NULL) {
-            return NULL;
-        }
-        pass->reductions = reductions;
-        pass->max_units = n_units;
-    }
     return pass;
+}
+
+/*
+ * Where one is made, one more is made: whether a pass has ended by the time that the next one
+ * begins is up to the peers, and what is behind the first ones allocates nothing.
+ */
+static int32_t pass_take(struct hsdp_model *model, struct pass **ret_pass,
+                         struct hsdp_error *reterr)
+{
+    bool is_short;
+    int32_t status = HSDP_OK;
+
+    if (pass_idle(model) == NULL) {
+        status = job_progress(model->job, reterr); /* one may have nothing left to wait for */
+    }
+    is_short = pass_idle(model) == NULL;
+    for (int i = 0; status == HSDP_OK && is_short && i < 2; i++) {
+        status = pass_add(model, reterr);
+    }
+    if (status == HSDP_OK) {
+        *ret_pass = pass_idle(model);
+    }
+    return status;
 }
 
 /* Raises the turn over everything in a row that has been handed over, or has nothing to reduce. */
@@ -126,7 +156,7 @@ static void turn_raise(struct hsdp_model *model, struct pass *pass)
 int32_t unit_backward_begin(struct hsdp_model *model, const uint32_t *units, uint64_t n_units,
                             int32_t scope, uint64_t *ret_pass, struct hsdp_error *reterr)
 {
-    struct pass *pass;
+    struct pass *pass = NULL;
     int32_t status;
 
     status = model_idle_check(model, "unit.backward_begin", reterr);
@@ -137,13 +167,11 @@ int32_t unit_backward_begin(struct hsdp_model *model, const uint32_t *units, uin
         status = units_check(model, units, n_units, reterr);
         marks_clear(model, units, n_units);
     }
+    if (status == HSDP_OK) {
+        status = pass_take(model, &pass, reterr);
+    }
     if (status != HSDP_OK) {
         return status;
-    }
-    pass = pass_take(model, n_units);
-    if (pass == NULL) {
-        return error_set(reterr, HSDP_ERR_NO_MEMORY,
-                         "unit.backward_begin: no memory for %" PRIu64 " units", n_units);
     }
     status = model->ops->pass_begin(model->store, units, n_units, scope, reterr);
     if (status != HSDP_OK) {
@@ -424,9 +452,7 @@ void passes_free(struct hsdp_model *model)
         if (pass->is_ending) {
             job_work_cancel(model->job, &pass->work);
         }
-        free(pass->units);
-        free(pass->reductions);
-        free(pass);
+        pass_free(pass);
     }
 }
 

@@ -19,7 +19,6 @@ struct pass {
     uint64_t *reductions; /* their tickets, once it has ended */
     uint64_t n_units;
     uint64_t n_done; /* of the first reductions of a pass that has ended */
-    uint64_t max_units;
     int32_t scope;
     bool is_ending; /* `work` is queued */
 };
