@@ -13,8 +13,6 @@
 extern "C" {
 #endif
 
-struct meeting;
-
 enum op { OP_UNSHARD, OP_REDUCE_SCATTER, OP_ALL_REDUCE, N_OPS };
 
 /* What is measured: of `ranks` ranks, each has a buffer of n_elems that belongs to all. */
@@ -25,6 +23,15 @@ struct row {
     size_t bytes;     /* of the whole buffer, in that dtype */
     uint32_t rank;
     uint32_t n_ranks;
+};
+
+/* Where this rank is, and how the ranks meet: meeting.h. */
+struct meeting {
+    struct meeting_page *page;
+    const char *path; /* the file of it, the same for all ranks */
+    uint32_t rank;
+    uint32_t n_ranks;
+    uint32_t ranks_per_core; /* at least 1 */
 };
 
 /* Elements of the whole buffer, somewhere in memory. */
@@ -59,7 +66,7 @@ struct contender {
     bool never_waits;
     /* Ways to do it, of which the fastest counts: a word each, NULL behind the last one. */
     const char *(*variant)(const struct row *row, uint32_t index);
-    void (*begin)(const struct meeting *meeting);
+    void (*begin)(const struct meeting *meeting, size_t max_bytes); /* of its rows */
     void (*row_begin)(const struct row *row, uint32_t variant);
     struct piece (*open)(void);
     void (*ready)(void);

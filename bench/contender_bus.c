@@ -24,7 +24,7 @@ static struct {
     struct row row;
     struct bus_work work;
     void (*sum)(const struct bus_work *work);
-    char *memory; /* the inputs of all ranks, then their outputs */
+    char *memory; /* the inputs of all ranks, then their outputs: fp32, so up to twice as large */
     size_t memory_bytes;
     size_t part_elems;
 } bus;
@@ -99,7 +99,7 @@ static int memory_open(void)
     char path[64];
     int fd = -1;
 
-    if (bus.row.rank == 0) {
+    if (bus.meeting->rank == 0) {
         fd = memfd_create("bench-bus", MFD_CLOEXEC);
         if (fd < 0 || ftruncate(fd, (off_t)(bus.memory_bytes)) != 0) {
             fail("%zu bytes of shared memory: %s", bus.memory_bytes, strerror(errno));
@@ -108,7 +108,7 @@ static int memory_open(void)
         page->shared_fd = fd;
     }
     meeting_wait(bus.meeting);
-    if (bus.row.rank != 0) {
+    if (bus.meeting->rank != 0) {
         snprintf(path, sizeof(path), "/proc/%ld/fd/%ld", (long)page->shared_pid,
                  (long)page->shared_fd);
         fd = open(path, O_RDWR | O_CLOEXEC);
@@ -120,9 +120,15 @@ static int memory_open(void)
     return fd;
 }
 
-static void bus_begin(const struct meeting *meeting)
+static void bus_begin(const struct meeting *meeting, size_t max_bytes)
 {
+    int fd;
+
     bus.meeting = meeting;
+    bus.memory_bytes = meeting->n_ranks * 3 * max_bytes;
+    fd = memory_open();
+    bus.memory = buffer_map(fd, bus.memory_bytes);
+    close(fd);
 }
 
 static void work_prepare(void)
@@ -144,14 +150,10 @@ static void work_prepare(void)
 static void bus_row_begin(const struct row *row, uint32_t variant)
 {
     const struct way *way = way_at(variant);
-    int fd;
 
     bus.row = *row;
     bus.part_elems = row->n_elems / row->n_ranks;
-    bus.memory_bytes = row->n_ranks * (row->bytes + row->n_elems * sizeof(float));
-    fd = memory_open();
-    bus.memory = buffer_map(fd, bus.memory_bytes);
-    close(fd);
+    meeting_wait(bus.meeting); /* all are done with what the last row has in this memory */
     work_prepare();
     bus.work.is_streamed = way->is_streamed;
     bus.sum = way->sum;
@@ -159,7 +161,6 @@ static void bus_row_begin(const struct row *row, uint32_t variant)
 
 static void bus_row_end(void)
 {
-    buffer_destroy(bus.memory, bus.memory_bytes);
 }
 
 /* --------------------------------------------------------------------------------------- a turn */
@@ -196,6 +197,7 @@ static struct piece bus_result(void)
 
 static void bus_end(void)
 {
+    buffer_destroy(bus.memory, bus.memory_bytes);
 }
 
 const struct contender contender = {

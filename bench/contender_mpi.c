@@ -24,9 +24,10 @@ static struct {
     struct row row;
     uint32_t variant;
     const struct kernels *kernels;
+    size_t max_bytes; /* of each buffer; all rows have the same ones */
     char *input;
     char *parts;  /* of bf16: what the others have sent, in order of ranks */
-    char *output; /* of a reduction */
+    char *output; /* of a reduction: of bf16 one part in fp32, of two ranks at least as large */
     size_t part_elems;
     size_t part_bytes;
     int counts[MEETING_MAX_RANKS]; /* of the exchange: elements, none to oneself */
@@ -34,7 +35,7 @@ static struct {
     int all_counts[MEETING_MAX_RANKS];
 } mpi;
 
-static void mpi_begin(const struct meeting *meeting)
+static void mpi_begin(const struct meeting *meeting, size_t max_bytes)
 {
     struct hsdp_error err = HSDP_ERROR_INIT;
 
@@ -45,10 +46,17 @@ static void mpi_begin(const struct meeting *meeting)
     if (kernels_choose("auto", kernels_n_paths(), &mpi.kernels, &err) != HSDP_OK) {
         fail("%s", err.message);
     }
+    mpi.max_bytes = max_bytes;
+    mpi.input = buffer_create(max_bytes);
+    mpi.parts = buffer_create(max_bytes);
+    mpi.output = buffer_create(max_bytes);
 }
 
 static void mpi_end(void)
 {
+    buffer_destroy(mpi.input, mpi.max_bytes);
+    buffer_destroy(mpi.parts, mpi.max_bytes);
+    buffer_destroy(mpi.output, mpi.max_bytes);
     MPI_Finalize();
 }
 
@@ -70,23 +78,12 @@ static const char *mpi_variant(const struct row *row, uint32_t index)
     return row->op == OP_ALL_REDUCE ? reductions[index] : scatters[index];
 }
 
-/* -------------------------------------------------------------------------------------- buffers */
-
-/* Of a rounded all-reduce the sum lies where the exchange was, and the output is the input. */
-static size_t output_bytes(void)
-{
-    return mpi.row.n_elems * sizeof(float);
-}
-
 static void mpi_row_begin(const struct row *row, uint32_t variant)
 {
     mpi.row = *row;
     mpi.variant = variant;
     mpi.part_elems = row->n_elems / row->n_ranks;
     mpi.part_bytes = row->bytes / row->n_ranks;
-    mpi.input = buffer_create(row->bytes);
-    mpi.parts = buffer_create(row->bytes);
-    mpi.output = buffer_create(output_bytes());
     for (uint32_t i = 0; i < row->n_ranks; i++) {
         mpi.counts[i] = i == row->rank ? 0 : (int)mpi.part_elems;
         mpi.all_counts[i] = (int)mpi.part_elems;
@@ -96,9 +93,6 @@ static void mpi_row_begin(const struct row *row, uint32_t variant)
 
 static void mpi_row_end(void)
 {
-    buffer_destroy(mpi.input, mpi.row.bytes);
-    buffer_destroy(mpi.parts, mpi.row.bytes);
-    buffer_destroy(mpi.output, output_bytes());
 }
 
 /* --------------------------------------------------------------------------------------- a turn */

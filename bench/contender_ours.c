@@ -31,11 +31,12 @@ static void must(int32_t status)
     }
 }
 
-static void ours_begin(const struct meeting *meeting)
+static void ours_begin(const struct meeting *meeting, size_t max_bytes)
 {
     struct hsdp_job_spec spec = HSDP_JOB_SPEC_INIT;
 
-    (void)meeting; /* the launcher says it */
+    (void)meeting; /* the launcher tells the plugin */
+    (void)max_bytes;
     must(hsdp_plugin_load(NULL, &ours.plugin, &err));
     ours.api = hsdp_plugin_api(ours.plugin);
     must(ours.api->job->create(&spec, &ours.job, &err));

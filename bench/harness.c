@@ -211,6 +211,16 @@ static void row_run(struct harness *harness, enum op op, enum dtype dtype, size_
     }
 }
 
+static size_t max_bytes(const struct options *options)
+{
+    size_t max = 0;
+
+    for (size_t i = 0; i < sizeof(row_bytes) / sizeof(row_bytes[0]); i++) {
+        max = row_bytes[i] <= options->max_bytes ? row_bytes[i] : max;
+    }
+    return max;
+}
+
 static void rows_run(struct harness *harness)
 {
     const struct options *options = &harness->options;
@@ -296,7 +306,7 @@ int main(int argc, char **argv)
             fail("%s: %s", harness.options.results, strerror(errno));
         }
     }
-    contender.begin(&harness.meeting);
+    contender.begin(&harness.meeting, max_bytes(&harness.options));
     rows_run(&harness);
     contender.end();
     if (harness.results != NULL && fclose(harness.results) != 0) {

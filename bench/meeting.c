@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "contender.h"
 
 #define SPIN_NS  UINT64_C(2000000)
 #define LIMIT_NS UINT64_C(100000000000) /* a rank that is later than that has failed */

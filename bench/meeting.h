@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "contender.h"
+
 #define MEETING_MAX_RANKS 64u
 
 /* How long one rank took; a line each. */
@@ -30,15 +32,7 @@ struct meeting_page {
                                                          ahead of rank 0, which reads them */
 };
 
-struct meeting {
-    struct meeting_page *page;
-    const char *path;
-    uint32_t rank;
-    uint32_t n_ranks;
-    uint32_t ranks_per_core; /* at least 1 */
-};
-
-/* Fills the rest of it. The ranks name the same file. */
+/* Fills what path, rank and n_ranks do not say. */
 void meeting_open(struct meeting *meeting);
 
 /*

@@ -2,6 +2,7 @@
 /* What ranks put into a measured operation, and what must come out. */
 #include "pattern.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define MULTIPLIER UINT32_C(2654435761) /* neighbours get unlike numbers */
@@ -47,20 +48,60 @@ void pattern_write(const struct piece *piece, uint32_t rank, uint32_t turn)
     }
 }
 
+/* A sum over ranks, and where in the whole buffer the piece begins. */
+struct expected {
+    size_t first;
+    uint32_t n_ranks;
+    uint32_t turn;
+    float divisor;
+};
+
+static float wanted(const struct expected *expected, size_t i)
+{
+    uint32_t ranks = expected->n_ranks * (expected->n_ranks - 1) / 2;
+    uint32_t sum = expected->n_ranks * number(expected->first + i, expected->turn) + ranks;
+
+    return (float)(int32_t)sum / expected->divisor;
+}
+
+/* Without a branch, so that it is done in vectors. */
+static uint32_t n_wrong_fp32(const float *values, size_t n_elems, const struct expected *expected)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < n_elems; i++) {
+        n += values[i] != wanted(expected, i);
+    }
+    return n;
+}
+
+static uint32_t n_wrong_bf16(const uint16_t *values, size_t n_elems,
+                             const struct expected *expected)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < n_elems; i++) {
+        n += fp32_of(values[i]) != wanted(expected, i);
+    }
+    return n;
+}
+
+static float value_at(const struct piece *piece, size_t i)
+{
+    return piece->dtype == DTYPE_FP32 ? ((const float *)piece->base)[i]
+                                      : fp32_of(((const uint16_t *)piece->base)[i]);
+}
+
 void pattern_check(const struct piece *piece, uint32_t n_ranks, uint32_t turn)
 {
-    const float *fp32 = piece->base;
-    const uint16_t *bf16 = piece->base;
-    uint32_t ranks = n_ranks * (n_ranks - 1) / 2;
+    const struct expected expected = {piece->first, n_ranks, turn, piece->divisor};
+    uint32_t n = piece->dtype == DTYPE_FP32 ? n_wrong_fp32(piece->base, piece->n_elems, &expected)
+                                            : n_wrong_bf16(piece->base, piece->n_elems, &expected);
 
-    for (size_t i = 0; i < piece->n_elems; i++) {
-        float sum = (float)(n_ranks * number(piece->first + i, turn) + ranks);
-        float wanted = sum / piece->divisor;
-        float found = piece->dtype == DTYPE_FP32 ? fp32[i] : fp32_of(bf16[i]);
-
-        if (found != wanted) {
-            fail("element %zu of the result is %g, not %g", piece->first + i, (double)found,
-                 (double)wanted);
+    for (size_t i = 0; n > 0; i++) {
+        if (value_at(piece, i) != wanted(&expected, i)) {
+            fail("%" PRIu32 " elements are wrong, first element %zu: %g instead of %g", n,
+                 piece->first + i, (double)value_at(piece, i), (double)wanted(&expected, i));
         }
     }
 }
