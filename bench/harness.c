@@ -171,6 +171,7 @@ static bool turn_run(struct harness *harness, const struct row *row, bool is_fir
 static void variant_run(struct harness *harness, const struct row *row, uint32_t index,
                         const char *variant)
 {
+    const char *setting = harness->options.setting;
     struct times times = {.n = 0};
     bool is_over = false;
     uint64_t start_ns;
@@ -190,8 +191,8 @@ static void variant_run(struct harness *harness, const struct row *row, uint32_t
     }
     contender.row_end();
     if (harness->results != NULL) {
-        snprintf(how, sizeof(how), "%s%s%s", harness->options.setting, *variant == '\0' ? "" : ", ",
-                 variant);
+        snprintf(how, sizeof(how), "%s%s%s", setting,
+                 *setting == '\0' || *variant == '\0' ? "" : ", ", variant);
         times_write(&times, harness->results, how, row);
     }
 }
@@ -295,7 +296,7 @@ int main(int argc, char **argv)
 {
     struct harness harness = {.options = {.max_bytes = SIZE_MAX, .row_ns = 150 * CLOCK_NS_PER_MS}};
 
-    harness.options.setting = "default";
+    harness.options.setting = "";
     options_parse(&harness, argc, argv);
     harness.meeting.rank = identity_of("RANK", "OMPI_COMM_WORLD_RANK");
     harness.meeting.n_ranks = identity_of("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE");
