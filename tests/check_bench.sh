@@ -61,6 +61,17 @@ mkdir "$scratch/empty"
 ! "$here/../bench/collect" "$scratch/empty" >"$output" 2>&1 && grep -q 'no part' "$output"
 tap_report $? "collect: a folder without parts is refused" "$output"
 
+timeout 60 "$bench/bench-plan" -n 200 -r 2 -o "$scratch/plan.part" >"$output" 2>&1 &&
+    [ "$(grep -c '^[a-z0-9]* *[0-9]* *\(none\|rows\|odd rows\) [ 0-9.]*$' "$output")" -eq 14 ] &&
+    grep -q '^{"op":"plan","strategy":"fsdp","params":200,"units":20,"blocks":"none","ranks":1000000,' \
+        "$scratch/plan.part" &&
+    grep -q '^{"op":"mesh","ranks":1000000,.*"index_ns":[0-9.]*}$' "$scratch/plan.part"
+tap_report $? "bench-plan: every kind is measured, and the part has all" "$output"
+rm -f "$scratch/plan.part"
+
+! timeout 60 "$bench/bench-plan" -n 0 >"$output" 2>&1 && grep -q 'a number from 1' "$output"
+tap_report $? "bench-plan: no parameters are refused" "$output"
+
 # trainer_ends NAME PATTERN STATUS OPTION...: a small run ends with STATUS and says PATTERN.
 trainer_ends() {
     name=$1
