@@ -12,7 +12,6 @@
 enum {
     MAX_ELEMS = 1100,
     MAX_OFFSET = 17, /* elements by which arrays are off a vector's alignment */
-    N_KINDS = 5,     /* of values */
     GUARD = 0x5a,
 };
 
@@ -21,23 +20,12 @@ static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 
 enum { N_SIZES = sizeof(sizes) / sizeof(sizes[0]), N_DTYPES = sizeof(dtypes) / sizeof(dtypes[0]) };
 
-/* Zeros, denormals, infinities, NaNs, the ends of fp16, and ties of both 16-bit types. */
-static const uint32_t edges[] = {
-    0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007fffff, 0x00800000, 0x7f7fffff,
-    0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001, 0xffbfffff, 0x477fe000,
-    0x477fefff, 0x477ff000, 0x47800000, 0x38800000, 0x387fffff, 0x33800000, 0x33000000,
-    0x33000001, 0xb3800001, 0x3f808000, 0x3f818000, 0x3f807fff, 0x3f808001, 0x3f801000,
-    0x3f803000, 0x3f800fff, 0x00008000, 0x00018000, 0x7f7f8000, 0x3f800000, 0xbf800000,
-};
-
-enum { N_EDGES = sizeof(edges) / sizeof(edges[0]) };
-
 /* One round: a size, an offset, and what the values are like. */
 struct round {
     uint64_t state;
     size_t n_elems;
     size_t offset;
-    uint32_t kind; /* 0 edges, 1 any pattern, 2 any finite, 3 gradients, 4 denormals */
+    uint32_t kind; /* of values: values_kind */
 };
 
 static struct round round_of(int index)
@@ -46,30 +34,14 @@ static struct round round_of(int index)
 
     round.n_elems = sizes[index % N_SIZES];
     round.offset = values_below(&round.state, MAX_OFFSET);
-    round.kind = (uint32_t)index % N_KINDS;
+    round.kind = (uint32_t)index % VALUES_N_KINDS;
     return round;
-}
-
-static float round_value(struct round *round)
-{
-    switch (round->kind) {
-    case 0:
-        return fp32_from_bits(edges[values_below(&round->state, N_EDGES)]);
-    case 1:
-        return fp32_from_bits((uint32_t)values_next(&round->state));
-    case 2:
-        return values_float(&round->state, 0, 255);
-    case 3:
-        return values_float(&round->state, 110, 18);
-    default:
-        return values_float(&round->state, 0, 2);
-    }
 }
 
 static void round_fill(struct round *round, float *values)
 {
     for (size_t i = 0; i < MAX_ELEMS; i++) {
-        values[i] = round_value(round);
+        values[i] = values_kind(&round->state, round->kind);
     }
 }
 
@@ -401,7 +373,7 @@ Suite *module_suite(void)
     Suite *suite = suite_create("kernels");
     TCase *tcase = tcase_create("paths");
     TCase *choice = tcase_create("choice");
-    int n_rounds = N_SIZES * N_KINDS; /* each size with each kind */
+    int n_rounds = N_SIZES * VALUES_N_KINDS; /* each size with each kind */
 
     tcase_add_loop_test(tcase, to_fp32_of_every_half_is_the_same_on_every_path, 1, N_DTYPES);
     tcase_add_loop_test(tcase, from_fp32_around_every_tie_is_the_same_on_every_path, 1, N_DTYPES);

@@ -39,4 +39,32 @@ static inline void values_fill(uint64_t *state, float *values, size_t n_elems)
     }
 }
 
+/* Zeros, denormals, infinities, NaNs, the ends of fp16, and ties of both 16-bit types. */
+static const uint32_t values_edges[] = {
+    0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007fffff, 0x00800000, 0x7f7fffff,
+    0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001, 0xffbfffff, 0x477fe000,
+    0x477fefff, 0x477ff000, 0x47800000, 0x38800000, 0x387fffff, 0x33800000, 0x33000000,
+    0x33000001, 0xb3800001, 0x3f808000, 0x3f818000, 0x3f807fff, 0x3f808001, 0x3f801000,
+    0x3f803000, 0x3f800fff, 0x00008000, 0x00018000, 0x7f7f8000, 0x3f800000, 0xbf800000,
+};
+
+enum { VALUES_N_EDGES = sizeof(values_edges) / sizeof(values_edges[0]), VALUES_N_KINDS = 5 };
+
+/* 0 edges, 1 any pattern, 2 any finite, 3 gradients, 4 denormals and the least normals. */
+static inline float values_kind(uint64_t *state, uint32_t kind)
+{
+    switch (kind) {
+    case 0:
+        return fp32_from_bits(values_edges[values_below(state, VALUES_N_EDGES)]);
+    case 1:
+        return fp32_from_bits((uint32_t)values_next(state));
+    case 2:
+        return values_float(state, 0, 255);
+    case 3:
+        return values_float(state, 110, 18);
+    default:
+        return values_float(state, 0, 2);
+    }
+}
+
 #endif /* TESTS_KERNEL_VALUES_H */

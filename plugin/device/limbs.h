@@ -21,7 +21,7 @@ enum {
 double limbs_power_of_two(int exponent);
 
 /*
- * limbs += units * 2^bit; |units| < 2^54, bit in [-1248, 1000]. Room is for 2^29 of these before
+ * limbs += units * 2^bit; |units| < 2^62, bit in [-1248, 1000]. Room is for 2^29 of these before
  * the next normalisation.
  */
 void limbs_add(int64_t limbs[LIMBS], int64_t units, int bit);

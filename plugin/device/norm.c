@@ -8,11 +8,14 @@
 #include <string.h>
 
 #include "device/half.h"
+#include "device/norm_rows.h"
 #include "device/reduce.h"
 
+/* How often a sum may be added to between two carries: limbs have room for twice as much. */
+#define CARRY_ADDITIONS (1u << 28)
+
 /*
- * |x| and x*x of an fp32 x are exact in fp64: their terms. What is not exact is adding them, so
- * terms are cut into parts that are multiples of a common power of two, a grid:
+ * Where two grids (norm_rows.h) are too few, terms are cut into parts:
  *
  *     part = (term + magic) - magic        with magic = 1.5 * 2^(bit + 52)
  *
@@ -20,31 +23,20 @@
  * Adding a block of parts of one grid is exact in any order while the sum stays below 2^53 units.
  * The coarsest grid lies 40 bits below the largest term: parts of at most 2^40 units, 512 of them
  * at most 2^49. Each further grid lies 42 bits lower, where residuals are at most 2^41 units.
- * Two grids exhaust the blocks of usual gradients.
  */
 enum {
-    BLOCK_ELEMS = 512,
     LANES = 8, /* independent sums, so that they can share vector registers */
     TOP_GRID_BITS = 40,
     NEXT_GRID_BITS = 42,
     LEAST_TERM_BIT = -298, /* the square of the least denormal: no term has a lower bit */
-    CARRY_ELEMS = 1 << 24, /* limbs have room for far more blocks than this between carries */
 };
 
-_Static_assert(BLOCK_ELEMS % LANES == 0, "blocks are whole rows of lanes");
-_Static_assert(CARRY_ELEMS % BLOCK_ELEMS == 0, "carries fall on block boundaries");
+_Static_assert(NORM_BLOCK_ELEMS % LANES == 0, "blocks are whole rows of lanes");
 _Static_assert((int)LEAST_TERM_BIT >= (int)LIMBS_LEAST_BIT, "limbs reach the least bit");
 
 struct grid {
     int bit;
     double magic;
-};
-
-/* What the first two grids make of a block. */
-struct block_sums {
-    double high;
-    double low;
-    double rest; /* sum of |residuals|, rounded; 0 only if all are 0 */
 };
 
 static struct grid grid_at(int bit)
@@ -55,14 +47,14 @@ static struct grid grid_at(int bit)
     return (struct grid){bit, 1.5 * limbs_power_of_two(bit + 52)};
 }
 
-static inline double term_of(float value, bool squared)
+PATH_INLINE double term_of(float value, bool squared)
 {
     double wide = value;
 
     return squared ? wide * wide : fabs(wide);
 }
 
-static inline double part_of(double term, double magic)
+PATH_INLINE double part_of(double term, double magic)
 {
     return (term + magic) - magic;
 }
@@ -77,35 +69,7 @@ static double lanes_sum(const double lanes[LANES])
     return sum;
 }
 
-/* The first two grids at once: all that most blocks need. */
-static inline struct block_sums block_sum(const float *values, size_t n_elems, struct grid high,
-                                          struct grid low, bool squared)
-{
-    double high_sums[LANES] = {0};
-    double low_sums[LANES] = {0};
-    double rest_sums[LANES] = {0};
-
-    for (size_t i = 0; i < n_elems; i += LANES) {
-        const float *row = values + i;
-
-        for (int lane = 0; lane < LANES; lane++) {
-            double term = term_of(row[lane], squared);
-            double high_part = part_of(term, high.magic);
-            double low_part = part_of(term - high_part, low.magic);
-
-            high_sums[lane] += high_part;
-            low_sums[lane] += low_part;
-            rest_sums[lane] += fabs(term - high_part - low_part);
-        }
-    }
-    return (struct block_sums){
-        .high = lanes_sum(high_sums),
-        .low = lanes_sum(low_sums),
-        .rest = lanes_sum(rest_sums),
-    };
-}
-
-/* One more grid: takes its parts off the residuals and adds them up. */
+/* One grid: takes its parts off the residuals and adds them up. */
 static double grid_sum(double *residuals, size_t n_elems, struct grid grid, double *ret_rest)
 {
     double sums[LANES] = {0};
@@ -126,31 +90,19 @@ static double grid_sum(double *residuals, size_t n_elems, struct grid grid, doub
     return lanes_sum(sums);
 }
 
-/* A sum of parts of one grid: a whole number of its units. */
-static void grid_add(int64_t limbs[LIMBS], double sum, struct grid grid)
+static void sum_add(struct norm_adder *adder, int64_t units, int bit)
 {
-    limbs_add(limbs, (int64_t)(sum * limbs_power_of_two(-grid.bit)), grid.bit);
+    limbs_add(adder->sum->limbs, units, bit);
+    if (++adder->n_additions == CARRY_ADDITIONS) {
+        norm_sum_normalize(adder->sum);
+        adder->n_additions = 0;
+    }
 }
 
-/* Adds what the two grids above left, on as many lower ones as it takes. */
-static void rest_add(int64_t limbs[LIMBS], const float *values, size_t n_elems, struct grid high,
-                     struct grid low, bool squared)
+/* A sum of parts of one grid: a whole number of its units. */
+static void grid_add(struct norm_adder *adder, double sum, struct grid grid)
 {
-    double residuals[BLOCK_ELEMS];
-    struct grid grid = low;
-    double rest;
-
-    for (size_t i = 0; i < n_elems; i++) {
-        double residual = term_of(values[i], squared);
-
-        residual -= part_of(residual, high.magic);
-        residuals[i] = residual - part_of(residual, low.magic);
-    }
-    do {
-        assert(grid.bit > LEAST_TERM_BIT);
-        grid = grid_at(grid.bit - NEXT_GRID_BITS);
-        grid_add(limbs, grid_sum(residuals, n_elems, grid, &rest), grid);
-    } while (rest != 0);
+    sum_add(adder, (int64_t)(sum * limbs_power_of_two(-grid.bit)), grid.bit);
 }
 
 /* The bits of the largest |value|: they order as values do, with NaN above infinity. */
@@ -166,26 +118,39 @@ static uint32_t bits_max(const float *values, size_t n_elems)
     return (uint32_t)max;
 }
 
-/* Finite values, n_elems a multiple of LANES, the largest magnitude having the bits max_bits. */
-static void finite_add(int64_t limbs[LIMBS], const float *values, size_t n_elems, uint32_t max_bits,
-                       bool squared)
+/* The exponent e of numbers with these bits, which are in [2^(e - 127), 2^(e - 126)), or below. */
+static int exponent_of(uint32_t bits)
 {
-    int exponent = (int)(max_bits >> 23);
-    int above; /* all terms are below 2^above */
-    struct grid high;
-    struct grid low;
-    struct block_sums sums;
+    int exponent = (int)(bits >> 23);
 
-    exponent = exponent == 0 ? 1 : exponent; /* denormals share the least normal's exponent */
-    above = squared ? 2 * (exponent - 126) : exponent - 126;
-    high = grid_at(above - TOP_GRID_BITS);
-    low = grid_at(high.bit - NEXT_GRID_BITS);
-    sums = squared ? block_sum(values, n_elems, high, low, true)
-                   : block_sum(values, n_elems, high, low, false);
-    grid_add(limbs, sums.high, high);
-    grid_add(limbs, sums.low, low);
-    if (sums.rest != 0) {
-        rest_add(limbs, values, n_elems, high, low, squared);
+    return exponent == 0 ? 1 : exponent; /* denormals share the least normal's */
+}
+
+/* All terms of magnitudes up to max_bits are below 2 to this. */
+static int term_end(uint32_t max_bits, bool squared)
+{
+    int end = exponent_of(max_bits) - 126;
+
+    return squared ? 2 * end : end;
+}
+
+/* Finite values, whatever lies between their magnitudes: on as many grids as it takes. */
+static void finite_add(struct norm_adder *adder, const float *values, size_t n_elems,
+                       uint32_t max_bits)
+{
+    double residuals[NORM_BLOCK_ELEMS] = {0};
+    size_t n_padded = n_elems + (LANES - n_elems % LANES) % LANES;
+    struct grid grid = grid_at(term_end(max_bits, adder->is_squared) - TOP_GRID_BITS);
+    double rest;
+
+    for (size_t i = 0; i < n_elems; i++) {
+        residuals[i] = term_of(values[i], adder->is_squared);
+    }
+    grid_add(adder, grid_sum(residuals, n_padded, grid, &rest), grid);
+    while (rest != 0) {
+        assert(grid.bit > LEAST_TERM_BIT);
+        grid = grid_at(grid.bit - NEXT_GRID_BITS);
+        grid_add(adder, grid_sum(residuals, n_padded, grid, &rest), grid);
     }
 }
 
@@ -202,11 +167,11 @@ static void nonfinite_take(struct norm_sum *sum, float *values, size_t n_elems)
 }
 
 /* Other powers than 1 and 2: finite values, term by term. */
-static void powers_add(int64_t limbs[LIMBS], const float *values, size_t n_elems, double p)
+static void powers_add(struct norm_adder *adder, const float *values, size_t n_elems)
 {
-    const struct power power = power_of(p);
-    double significands[BLOCK_ELEMS];
-    int32_t exponents[BLOCK_ELEMS];
+    const struct power power = power_of(adder->p);
+    double significands[NORM_BLOCK_ELEMS];
+    int32_t exponents[NORM_BLOCK_ELEMS];
 
     for (size_t i = 0; i < n_elems; i++) {
         double magnitude = fabs((double)values[i]);
@@ -216,66 +181,178 @@ static void powers_add(int64_t limbs[LIMBS], const float *values, size_t n_elems
         exponents[i] = term.exponent;
     }
     for (size_t i = 0; i < n_elems; i++) { /* whole numbers: the significands are at least 1/2 */
-        limbs_add(limbs, (int64_t)(significands[i] * 0x1p53), exponents[i] - 53);
+        sum_add(adder, (int64_t)(significands[i] * 0x1p53), exponents[i] - 53);
     }
 }
 
-static void block_add(struct norm_sum *sum, const float *values, size_t n_elems, double p)
+/*
+ * Grids on which a block of terms up to that of max_bits cannot leave the upper one's range:
+ * NORM_BLOCK_TERMS below 2^end are at most 2^52 units, and as many rests of half a unit, of either
+ * sign, at most 2^51 of the lower one.
+ */
+static void grids_set(struct norm_adder *adder, uint32_t max_bits)
+{
+    const int n_bits = 52 - __builtin_ctz(NORM_BLOCK_TERMS);
+    int least; /* the exponent of the least magnitude whose term is a multiple of 2^low_bit */
+
+    adder->high_bit = term_end(max_bits, adder->is_squared) - n_bits;
+    adder->low_bit = adder->high_bit - n_bits;
+    adder->high_zero = limbs_power_of_two(adder->high_bit + 52);
+    adder->high_end = 2 * adder->high_zero;
+    adder->low_zero = 1.5 * limbs_power_of_two(adder->low_bit + 52);
+    least = 150 + (adder->is_squared ? adder->low_bit / 2 : adder->low_bit);
+    adder->least_bits = least > 1 ? (uint32_t)least << 23 : 1;
+}
+
+struct norm_adder norm_adder_begin(struct norm_sum *sum, double p)
+{
+    struct norm_adder adder = {
+        .sum = sum,
+        .p = p,
+        .is_squared = p == 2.0,
+        .high_words = words_zero(),
+        .low_words = words_zero(),
+    };
+
+    assert(p >= 1.0 && p <= NORM_MAX_P);
+    if (p == 1.0 || p == 2.0) {
+        grids_set(&adder, fp32_bits(1.0f)); /* any: zeros fit it, and others will set theirs */
+    }
+    return adder;
+}
+
+/* The sum of what is above zero in the bits of all lanes of all blocks. */
+static void words_take(struct norm_adder *adder, struct words *words, double zero, int bit)
+{
+    const uint64_t n_lanes = VECTOR_LANES / WORDS_LANES; /* of fp64 to one of words */
+    uint64_t lanes[WORDS_LANES];
+    uint64_t zero_bits;
+
+    memcpy(&zero_bits, &zero, sizeof(zero_bits));
+    words_store(lanes, *words);
+    *words = words_zero();
+    for (int i = 0; i < WORDS_LANES; i++) {
+        sum_add(adder, (int64_t)(lanes[i] - zero_bits * n_lanes * adder->n_blocks), bit);
+    }
+}
+
+void norm_adder_flush(struct norm_adder *adder)
+{
+    if (adder->n_blocks != 0) {
+        words_take(adder, &adder->high_words, adder->high_zero, adder->high_bit);
+        words_take(adder, &adder->low_words, adder->low_zero, adder->low_bit);
+        adder->n_blocks = 0;
+    }
+}
+
+void norm_adder_end(struct norm_adder *adder)
+{
+    norm_adder_flush(adder);
+    norm_sum_normalize(adder->sum);
+}
+
+/* As kernels do it, which have more to do with a row than this. */
+static struct norm_rows rows_of(const struct norm_adder *adder, const float *values, size_t n_elems)
+{
+    const bool is_squared = adder->is_squared;
+    struct norm_rows rows = norm_rows_begin(adder);
+    size_t i;
+
+    for (i = 0; i + VECTOR_LANES <= n_elems; i += VECTOR_LANES) {
+        norm_rows_add(&rows, vector_load(values + i), is_squared);
+    }
+    if (i < n_elems) {
+        norm_rows_add(&rows, vector_get(values + i, DTYPE_FP32, n_elems - i), is_squared);
+    }
+    return rows;
+}
+
+void norm_block_add(struct norm_adder *adder, const float *values, size_t n_elems)
 {
     uint32_t max_bits = bits_max(values, n_elems);
-    float copy[BLOCK_ELEMS];
+    float finite[NORM_BLOCK_ELEMS];
+    struct norm_rows rows;
 
+    if (max_bits >= 0x7f800000) {
+        memcpy(finite, values, n_elems * sizeof(*values));
+        nonfinite_take(adder->sum, finite, n_elems);
+        values = finite;
+        max_bits = bits_max(values, n_elems);
+    }
     if (max_bits == 0) {
         return;
     }
-    if (n_elems % LANES != 0 || max_bits >= 0x7f800000) {
-        memset(copy, 0, sizeof(copy));
-        memcpy(copy, values, n_elems * sizeof(*values));
-        values = copy;
-        n_elems += (LANES - n_elems % LANES) % LANES;
+    if (adder->high_end == 0) {
+        powers_add(adder, values, n_elems);
+        return;
     }
-    if (max_bits >= 0x7f800000) {
-        nonfinite_take(sum, copy, n_elems);
-        max_bits = bits_max(copy, n_elems);
-    }
-    if (p == 1.0 || p == 2.0) {
-        finite_add(sum->limbs, values, n_elems, max_bits, p == 2.0);
+    norm_adder_flush(adder);
+    grids_set(adder, max_bits);
+    rows = rows_of(adder, values, n_elems);
+    if (norm_rows_hold(adder, rows)) {
+        norm_rows_keep(adder, rows);
     } else {
-        powers_add(sum->limbs, values, n_elems, p);
+        finite_add(adder, values, n_elems, max_bits);
     }
 }
 
 static size_t block_elems(size_t n_elems, size_t first)
 {
-    return n_elems - first < BLOCK_ELEMS ? n_elems - first : BLOCK_ELEMS;
+    return n_elems - first < NORM_BLOCK_ELEMS ? n_elems - first : NORM_BLOCK_ELEMS;
 }
 
 void norm_sum_add(struct norm_sum *sum, const float *values, size_t n_elems, double p)
 {
-    assert(p >= 1.0 && p <= NORM_MAX_P);
-    for (size_t first = 0; first < n_elems; first += BLOCK_ELEMS) {
-        block_add(sum, values + first, block_elems(n_elems, first), p);
-        if (first % CARRY_ELEMS == 0) {
-            norm_sum_normalize(sum);
-        }
+    struct norm_adder adder = norm_adder_begin(sum, p);
+
+    for (size_t first = 0; first < n_elems; first += NORM_BLOCK_ELEMS) {
+        const float *block = values + first;
+        size_t n_block = block_elems(n_elems, first);
+
+        norm_rows_end(&adder, rows_of(&adder, block, n_block), block, n_block);
     }
-    norm_sum_normalize(sum);
+    norm_adder_end(&adder);
+}
+
+/* Divides a row, and adds it. */
+PATH_INLINE void row_divide(struct norm_rows *rows, float *values, size_t n, struct divisor divisor,
+                            bool is_squared)
+{
+    struct vector quotients = vector_quotient(vector_get(values, DTYPE_FP32, n), divisor);
+
+    vector_put(values, DTYPE_FP32, quotients, n);
+    norm_rows_add(rows, quotients, is_squared);
+}
+
+static struct norm_rows block_divide(const struct norm_adder *adder, float *values, size_t n_elems,
+                                     struct divisor divisor)
+{
+    const bool is_squared = adder->is_squared;
+    struct norm_rows rows = norm_rows_begin(adder);
+    size_t i;
+
+    for (i = 0; i + VECTOR_LANES <= n_elems; i += VECTOR_LANES) {
+        row_divide(&rows, values + i, VECTOR_LANES, divisor, is_squared);
+    }
+    if (i < n_elems) {
+        row_divide(&rows, values + i, n_elems - i, divisor, is_squared);
+    }
+    return rows;
 }
 
 void norm_sum_divide_add(struct norm_sum *sum, float *values, float divisor, size_t n_elems,
                          double p)
 {
-    assert(p >= 1.0 && p <= NORM_MAX_P);
-    for (size_t first = 0; first < n_elems; first += BLOCK_ELEMS) {
+    const struct divisor by = divisor_of(divisor);
+    struct norm_adder adder = norm_adder_begin(sum, p);
+
+    for (size_t first = 0; first < n_elems; first += NORM_BLOCK_ELEMS) {
+        float *block = values + first;
         size_t n_block = block_elems(n_elems, first);
 
-        reduce_divide(values + first, divisor, n_block);
-        block_add(sum, values + first, n_block, p);
-        if (first % CARRY_ELEMS == 0) {
-            norm_sum_normalize(sum);
-        }
+        norm_rows_end(&adder, block_divide(&adder, block, n_block, by), block, n_block);
     }
-    norm_sum_normalize(sum);
+    norm_adder_end(&adder);
 }
 
 float norm_max_abs(const float *values, size_t n_elems)

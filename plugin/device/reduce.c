@@ -1,186 +1,316 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The canonical tree, in one pass over blocks that stay in the first-level cache. */
+/* Sums of gradients in one pass: a block of elements goes from all sources to all destinations. */
 #include "device/reduce.h"
 
-#include <assert.h>
-#include <string.h>
+#include <stdint.h>
 
-#include "device/cast.h"
+#include "device/norm_rows.h"
+#include "device/tree.h"
+#include "device/vector.h"
 
-enum {
-    BLOCK_ELEMS = 512,
-    /*
-     * A dimension of size d leaves at most floor(log2 d) sums waiting for their partner, so all
-     * dimensions together at most log2 of the sources; and one is being added.
-     */
-    STACK_BLOCKS = 7,
+_Static_assert((int)TREE_BLOCK_ELEMS <= (int)NORM_BLOCK_ELEMS, "a block is one of the norm");
+
+/* Where the last sum of a tree goes, and what is done with it on the way. */
+struct target {
+    float *const *copies;
+    uint32_t n_copies;
+    bool is_added; /* to what dst holds */
+    bool is_dst_streamed;
+    bool are_copies_streamed;
+    struct norm_adder *adder; /* NULL: no norm is wanted */
+    bool is_squared;
+    struct divisor divisor;
+    float *quotients; /* (TREE_BLOCK_ELEMS,) */
 };
 
-_Static_assert(REDUCE_MAX_SOURCES < 1 << STACK_BLOCKS, "the stack holds the largest tree");
+static const struct target part_target; /* none of this */
 
-static const float zero_block[BLOCK_ELEMS];
+/* What is a constant where a block is made, so that nothing is left of it there. */
+struct shape {
+    uint32_t n_terms;
+    bool is_plain; /* all terms are of fp32, and not rounded */
+    bool has_norm;
+};
 
-/* The sums of one block of elements that still wait for their partner, the newest on top. */
-struct stack {
-    const float *sums[STACK_BLOCKS]; /* sums[i] is storage[i], or a source that needs no rounding */
-    uint32_t depth;
+/* Elements of one sum that are made at once. */
+struct block {
+    const struct tree_sum *sum;
+    const char *values[TREE_TERMS]; /* of its terms, from here on */
+    float *dst;                     /* likewise */
+    size_t first_elem;
     size_t n_elems;
-    float storage[STACK_BLOCKS][BLOCK_ELEMS];
 };
 
-static void pair_add(float *restrict dst, const float *left, const float *right, size_t n_elems)
+/* n values of a term, from the i-th of the block on. */
+PATH_INLINE struct vector term_get(const struct block *block, uint32_t index, size_t i, size_t n,
+                                   bool is_plain)
 {
-    for (size_t i = 0; i < n_elems; i++) {
-        dst[i] = left[i] + right[i];
+    const struct tree_term *term = &block->sum->terms[index];
+    const char *values = block->values[index];
+    struct vector v;
+
+    if (is_plain) {
+        return vector_get(values + vector_bytes(DTYPE_FP32, i), DTYPE_FP32, n);
+    }
+    v = vector_get(values + vector_bytes(term->dtype, i), term->dtype, n);
+    return term->dtype == term->wire ? v : vector_round(v, term->wire);
+}
+
+PATH_INLINE struct vector pair_sum(const struct block *block, uint32_t index, size_t i, size_t n,
+                                   bool is_plain)
+{
+    return vector_add(term_get(block, index, i, n, is_plain),
+                      term_get(block, index + 1, i, n, is_plain));
+}
+
+PATH_INLINE struct vector quad_sum(const struct block *block, uint32_t index, size_t i, size_t n,
+                                   bool is_plain)
+{
+    return vector_add(pair_sum(block, index, i, n, is_plain),
+                      pair_sum(block, index + 2, i, n, is_plain));
+}
+
+PATH_INLINE struct vector terms_sum(const struct block *block, size_t i, size_t n,
+                                    struct shape shape)
+{
+    switch (shape.n_terms) {
+    case 1:
+        return term_get(block, 0, i, n, shape.is_plain);
+    case 2:
+        return pair_sum(block, 0, i, n, shape.is_plain);
+    case 4:
+        return quad_sum(block, 0, i, n, shape.is_plain);
+    default:
+        return vector_add(quad_sum(block, 0, i, n, shape.is_plain),
+                          quad_sum(block, 4, i, n, shape.is_plain));
     }
 }
 
-static void values_add(float *restrict dst, const float *restrict src, size_t n_elems)
+/* n elements, from the i-th of the block on. */
+PATH_INLINE void row_sum(const struct block *block, const struct target *target, size_t i, size_t n,
+                         struct shape shape, struct norm_rows *rows)
 {
-    for (size_t i = 0; i < n_elems; i++) {
-        dst[i] += src[i];
-    }
-}
+    struct vector sum = terms_sum(block, i, n, shape);
 
-static void stack_push(struct stack *stack, const struct reduce_spec *spec, size_t source,
-                       size_t first_elem)
-{
-    const char *values = spec->sources[source];
-    enum dtype dtype =
-        spec->source_dtypes == NULL ? spec->source_dtype : spec->source_dtypes[source];
-    float *block = stack->storage[stack->depth];
-    const float **top = &stack->sums[stack->depth++];
-
-    assert(stack->depth <= STACK_BLOCKS);
-    if (values == NULL) {
-        *top = zero_block;
-        return;
+    if (target->is_added) {
+        sum = vector_add(vector_get(block->dst + i, DTYPE_FP32, n), sum);
     }
-    values += first_elem * dtype_bytes(dtype);
-    if (dtype == DTYPE_FP32 && spec->wire_dtype == DTYPE_FP32) {
-        *top = (const float *)(const void *)values;
-        return;
+    vector_write(block->dst + i, DTYPE_FP32, sum, n, target->is_dst_streamed);
+    for (uint32_t k = 0; k < target->n_copies; k++) {
+        vector_write(target->copies[k] + block->first_elem + i, DTYPE_FP32, sum, n,
+                     target->are_copies_streamed);
     }
-    cast_to_fp32(block, values, dtype, stack->n_elems);
-    if (dtype != spec->wire_dtype) {
-        cast_round(block, spec->wire_dtype, stack->n_elems);
+    if (shape.has_norm) {
+        sum = vector_quotient(sum, target->divisor);
+        vector_put(target->quotients + i, DTYPE_FP32, sum, n);
+        norm_rows_add(rows, sum, target->is_squared);
     }
-    *top = block;
-}
-
-/* The two sums on top become their sum. */
-static void stack_merge(struct stack *stack)
-{
-    uint32_t right = --stack->depth;
-    uint32_t left = right - 1;
-    float *block = stack->storage[left];
-
-    if (stack->sums[left] == block) {
-        values_add(block, stack->sums[right], stack->n_elems);
-    } else {
-        pair_add(block, stack->sums[left], stack->sums[right], stack->n_elems);
-    }
-    stack->sums[left] = block;
 }
 
 /*
- * Pushes the sum over dimension `dim` and all inside it, from `source` on; returns the source after
- * the last. Merges as a binary counter carries: after term k, once for each trailing one of k, so a
- * sum meets exactly the neighbour of its own size. What remains is of falling size; adding it up
- * from the top is what carrying the odd one does.
+ * What changes from block to block is kept in registers, or read as it was written: a load that
+ * takes up bytes of several stores waits until these have left the processor, and so until all that
+ * the block before has streamed is in memory.
  */
-static size_t dim_push(struct stack *stack, const struct reduce_spec *spec, uint32_t dim,
-                       size_t source, size_t first_elem)
+PATH_INLINE void rows_sum(const struct block *block, const struct target *given, struct shape shape)
 {
-    uint32_t base = stack->depth;
+    const struct target target = *given; /* which no store changes, as far as a compiler can see */
+    struct norm_rows rows;
+    size_t i;
 
-    if (dim == spec->n_dims) {
-        stack_push(stack, spec, source, first_elem);
-        return source + 1;
+    if (shape.has_norm) {
+        rows = norm_rows_begin(target.adder);
     }
-    for (uint32_t k = 0; k < spec->dim_sizes[dim]; k++) {
-        source = dim_push(stack, spec, dim + 1, source, first_elem);
-        for (uint32_t carry = k; (carry & 1) != 0; carry >>= 1) {
-            stack_merge(stack);
-        }
+    for (i = 0; i + VECTOR_LANES <= block->n_elems; i += VECTOR_LANES) {
+        row_sum(block, &target, i, VECTOR_LANES, shape, &rows);
     }
-    while (stack->depth > base + 1) {
-        stack_merge(stack);
+    if (shape.has_norm) {
+        norm_rows_end(target.adder, rows, target.quotients, i);
     }
-    return source;
 }
 
-static void spec_assert(const struct reduce_spec *spec)
+/* What is no whole row: the end of an array. */
+static void tail_sum(const struct block *block, const struct target *target)
 {
-    size_t n_sources = 1;
+    const struct shape shape = {block->sum->n_terms, false, target->adder != NULL};
+    size_t first = block->n_elems - block->n_elems % VECTOR_LANES;
+    size_t n = block->n_elems - first;
+    struct norm_rows rows;
 
-    assert(spec->n_dims <= REDUCE_MAX_DIMS);
+    if (shape.has_norm) {
+        rows = norm_rows_begin(target->adder);
+    }
+    row_sum(block, target, first, n, shape, &rows);
+    if (shape.has_norm) {
+        norm_rows_end(target->adder, rows, target->quotients + first, n);
+    }
+}
+
+PATH_INLINE void shape_sum(const struct block *block, const struct target *target, bool is_plain,
+                           bool has_norm)
+{
+    switch (block->sum->n_terms) {
+    case 1:
+        rows_sum(block, target, (struct shape){1, is_plain, has_norm});
+        break;
+    case 2:
+        rows_sum(block, target, (struct shape){2, is_plain, has_norm});
+        break;
+    case 4:
+        rows_sum(block, target, (struct shape){4, is_plain, has_norm});
+        break;
+    default:
+        rows_sum(block, target, (struct shape){8, is_plain, has_norm});
+        break;
+    }
+}
+
+/* Elements [first, first + n_elems) of a sum; dst is where the first one goes. */
+static void block_sum(const struct tree_sum *sum, const struct target *target, float *dst,
+                      size_t first, size_t n_elems)
+{
+    struct block block = {.sum = sum, .dst = dst, .first_elem = first, .n_elems = n_elems};
+
+    for (uint32_t k = 0; k < sum->n_terms; k++) {
+        size_t offset = sum->terms[k].is_block ? 0 : vector_bytes(sum->terms[k].dtype, first);
+
+        block.values[k] = sum->terms[k].values + offset;
+    }
+    if (sum->is_plain && target->adder != NULL) {
+        shape_sum(&block, target, true, true);
+    } else if (sum->is_plain) {
+        shape_sum(&block, target, true, false);
+    } else if (target->adder != NULL) {
+        shape_sum(&block, target, false, true);
+    } else {
+        shape_sum(&block, target, false, false);
+    }
+    if (n_elems % VECTOR_LANES != 0) {
+        tail_sum(&block, target);
+    }
+}
+
+/* Whether dst is read as well: lines that come into the cache anyway are not written around it. */
+static bool dst_is_read(const struct reduce_spec *spec)
+{
+    bool is_read = spec->accumulate;
+    uint32_t n_sources = 1;
+
     for (uint32_t dim = 0; dim < spec->n_dims; dim++) {
-        assert(spec->dim_sizes[dim] >= 1 && spec->dim_sizes[dim] <= REDUCE_MAX_SOURCES);
         n_sources *= spec->dim_sizes[dim];
-        assert(n_sources <= REDUCE_MAX_SOURCES);
     }
-    (void)n_sources;
+    for (uint32_t i = 0; i < n_sources; i++) {
+        is_read = is_read || spec->sources[i] == spec->dst;
+    }
+    return is_read;
 }
 
-/* Copies, and the norm: a block of results, while it is in the cache. */
-static void block_finish(const struct reduce_spec *spec, size_t first, size_t n_elems)
+/* How many elements lie before the first line that begins with one. */
+static size_t line_offset(const float *values)
 {
-    const struct reduce_norm *norm = spec->norm;
-    const float *results = spec->dst + first;
-    float divided[BLOCK_ELEMS];
+    return -(uintptr_t)values % VECTOR_STREAM_BYTES / sizeof(*values);
+}
+
+/* Streaming needs lines that begin with the same elements in all destinations. */
+static bool spec_can_stream(const struct reduce_spec *spec)
+{
+    bool can_stream = spec->is_streamed;
 
     for (uint32_t i = 0; i < spec->n_copies; i++) {
-        memcpy(spec->copies[i] + first, results, n_elems * sizeof(*results));
+        can_stream = can_stream && line_offset(spec->copies[i]) == line_offset(spec->dst);
     }
-    if (norm != NULL) {
-        memcpy(divided, results, n_elems * sizeof(*results));
-        norm_sum_divide_add(norm->sum, divided, norm->divisor, n_elems, norm->p);
+    return can_stream;
+}
+
+static void tree_run(const struct tree *tree, const struct target *target, float *dst, size_t first,
+                     size_t n_elems)
+{
+    const struct tree_sum *last = &tree->sums[tree->n_sums - 1];
+
+    for (const struct tree_sum *sum = tree->sums; sum < last; sum++) {
+        block_sum(sum, &part_target, sum->part, first, n_elems);
+    }
+    block_sum(last, target, dst + first, first, n_elems);
+}
+
+static void target_run(const struct reduce_spec *spec, struct target *target)
+{
+    const bool can_stream = spec_can_stream(spec);
+    size_t first = 0;
+    size_t n_block;
+    struct tree tree;
+
+    tree_init(&tree, spec);
+    if (can_stream) { /* up to the first whole line */
+        first = line_offset(spec->dst) < spec->n_elems ? line_offset(spec->dst) : spec->n_elems;
+        tree_run(&tree, target, spec->dst, 0, first);
+        target->is_dst_streamed = !dst_is_read(spec);
+        target->are_copies_streamed = true;
+    }
+    for (; first < spec->n_elems; first += n_block) {
+        n_block = tree.n_sums == 1 ? TREE_BLOCK_ELEMS : TREE_PART_ELEMS;
+        n_block = n_block < spec->n_elems - first ? n_block : spec->n_elems - first;
+        tree_run(&tree, target, spec->dst, first, n_block);
+    }
+    if (can_stream) {
+        vector_fence();
     }
 }
 
 void reduce_tree(const struct reduce_spec *spec)
 {
-    struct stack stack;
+    float quotients[TREE_BLOCK_ELEMS] __attribute__((aligned(VECTOR_STREAM_BYTES)));
+    struct target target = {
+        .copies = spec->copies, .n_copies = spec->n_copies, .is_added = spec->accumulate};
+    struct norm_adder adder;
 
-    spec_assert(spec);
-    for (size_t first = 0; first < spec->n_elems; first += BLOCK_ELEMS) {
-        size_t n_rest = spec->n_elems - first;
-        float *dst = spec->dst + first;
-
-        stack.depth = 0;
-        stack.n_elems = n_rest < BLOCK_ELEMS ? n_rest : BLOCK_ELEMS;
-        dim_push(&stack, spec, 0, 0, first);
-        if (spec->accumulate) {
-            reduce_add(dst, stack.sums[0], DTYPE_FP32, stack.n_elems);
-        } else {
-            cast_to_fp32(dst, stack.sums[0], DTYPE_FP32, stack.n_elems);
-        }
-        block_finish(spec, first, stack.n_elems);
+    if (spec->norm == NULL) {
+        target_run(spec, &target);
+        return;
     }
+    adder = norm_adder_begin(spec->norm->sum, spec->norm->p);
+    target.adder = &adder;
+    target.is_squared = adder.is_squared;
+    target.divisor = divisor_of(spec->norm->divisor);
+    target.quotients = quotients;
+    target_run(spec, &target);
+    norm_adder_end(&adder);
+}
+
+PATH_INLINE void row_add(float *dst, const char *src, enum dtype src_dtype, size_t n)
+{
+    struct vector sum = vector_add(vector_get(dst, DTYPE_FP32, n), vector_get(src, src_dtype, n));
+
+    vector_put(dst, DTYPE_FP32, sum, n);
 }
 
 void reduce_add(float *dst, const void *src, enum dtype src_dtype, size_t n_elems)
 {
-    float block[BLOCK_ELEMS];
+    const char *values = src;
+    size_t i;
 
-    if (src_dtype == DTYPE_FP32 && src != dst) {
-        values_add(dst, src, n_elems);
-        return;
+    for (i = 0; i + VECTOR_LANES <= n_elems; i += VECTOR_LANES) {
+        row_add(dst + i, values + vector_bytes(src_dtype, i), src_dtype, VECTOR_LANES);
     }
-    for (size_t first = 0; first < n_elems; first += BLOCK_ELEMS) {
-        size_t n_rest = n_elems - first;
-        size_t n_block = n_rest < BLOCK_ELEMS ? n_rest : BLOCK_ELEMS;
-        const char *values = (const char *)src + first * dtype_bytes(src_dtype);
+    if (i < n_elems) {
+        row_add(dst + i, values + vector_bytes(src_dtype, i), src_dtype, n_elems - i);
+    }
+}
 
-        cast_to_fp32(block, values, src_dtype, n_block);
-        values_add(dst + first, block, n_block);
-    }
+PATH_INLINE void row_divide(float *values, size_t n, struct divisor divisor)
+{
+    vector_put(values, DTYPE_FP32, vector_quotient(vector_get(values, DTYPE_FP32, n), divisor), n);
 }
 
 void reduce_divide(float *values, float divisor, size_t n_elems)
 {
-    for (size_t i = 0; i < n_elems; i++) {
-        values[i] /= divisor;
+    const struct divisor by = divisor_of(divisor);
+    size_t i;
+
+    for (i = 0; i + VECTOR_LANES <= n_elems; i += VECTOR_LANES) {
+        row_divide(values + i, VECTOR_LANES, by);
+    }
+    if (i < n_elems) {
+        row_divide(values + i, n_elems - i, by);
     }
 }

@@ -48,10 +48,16 @@ struct reduce_spec {
     float *const *copies; /* n_copies of (n_elems,), which get what dst gets; no overlap */
     const struct reduce_norm *norm; /* NULL = none is wanted */
     bool accumulate;                /* dst = dst + sum; false: dst = sum, whatever dst held */
-    bool is_streamed; /* what is written is not read soon, and larger than the caches */
+    bool is_streamed;               /* what is written goes around the caches: below */
 };
 
-/* Needs about 16 KiB of stack. */
+/*
+ * One pass: each source is read once, each destination written once, and what else is wanted is
+ * done to values that are in registers. Where all destinations lie alike to a line of the cache,
+ * streams write them, but for dst where it is read as well; they are done when the call returns.
+ *
+ * Needs about 32 KiB of stack.
+ */
 void reduce_tree(const struct reduce_spec *spec);
 
 /* dst = dst + src. (n_elems,) each; src may be dst (fp32), else no overlap. */
