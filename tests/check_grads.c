@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reduced gradients: their norm, however windows change from one to the next. */
+/* Reduced gradients: their norm, however windows change, and one division, whoever looks when. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -194,6 +194,188 @@ START_TEST(norm_is_that_of_the_sums_however_often_units_are_reduced)
 }
 END_TEST
 
+/* ------------------------------------------------------------------------------- who looks when */
+
+/* When the host takes the views of gradients: in the second step, or before all. */
+enum look {
+    NEVER,
+    BEFORE,
+    BEGUN,   /* before the step's result, */
+    KNOWN,   /* behind it, */
+    UPDATED, /* and behind the update by AdamW */
+    TWICE,
+    EXPORT,      /* no view, but gradients as whole parameters, */
+    EXPORT_LAST, /* behind the update */
+    N_LOOKS,
+};
+
+static const char *const look_names[N_LOOKS] = {"never", "before", "begun",  "known",
+                                                "late",  "twice",  "export", "export behind"};
+
+#define N_STEPS   5
+#define MAX_ELEMS 1300
+
+/* What comes out, on each rank. */
+struct training {
+    enum look look;
+    int mesh;
+    uint32_t n_elems;
+    float masters[4][MAX_ELEMS];
+    float states[4][MAX_ELEMS];
+    double norms[4][N_STEPS];
+};
+
+static double weight(struct host_at at)
+{
+    return number(at) * 0.01;
+}
+
+static float quotient(const struct host *host, uint32_t param, uint64_t elem)
+{
+    return (float)sum_of(host, param, elem, 1) / (float)host->n_ranks;
+}
+
+/* This rank's step shards, by their views. */
+static void views_expect(struct host *host)
+{
+    const struct hsdp_api *api = host->api;
+
+    for (uint32_t unit = 0; unit < host->n_units; unit++) {
+        struct hsdp_segment segments[4];
+        struct hsdp_tensor view;
+        uint64_t n_segments;
+
+        host_must(host,
+                  api->model->flat_view(host->model, unit, 0, HSDP_FLAT_GRAD, &view, &host->err));
+        host_must(host,
+                  api->plan->segments(host->plan, unit, HSDP_SHARD_STEP, host->rank, segments,
+                                      sizeof(*segments), N_OF(segments), &n_segments, &host->err));
+        for (uint64_t i = 0; i < n_segments; i++) {
+            for (uint64_t elem = 0; elem < segments[i].n_elems; elem++) {
+                double found = host_read(&view, segments[i].shard_offset_elems + elem);
+
+                ck_assert_double_eq(found, (double)quotient(host, segments[i].param,
+                                                            segments[i].param_offset_elems + elem));
+            }
+        }
+    }
+}
+
+static void exports_expect(struct host *host)
+{
+    for (uint32_t param = 0; param < host->n_params; param++) {
+        const float *grads = host_export(host, param, HSDP_FLAT_GRAD);
+
+        for (uint64_t elem = 0; elem < host->params[param].n_elems; elem++) {
+            ck_assert_float_eq(grads[elem], quotient(host, param, elem));
+        }
+    }
+}
+
+static void look_at(struct host *host, const struct training *training, enum look when)
+{
+    bool is_export = when == KNOWN ? training->look == EXPORT : training->look == EXPORT_LAST;
+
+    if (training->look == when || (training->look == TWICE && when != BEGUN) ||
+        (training->look == BEFORE && when == KNOWN)) {
+        views_expect(host);
+    }
+    if (when != BEGUN && is_export) {
+        exports_expect(host);
+    }
+}
+
+/* The third step is discarded; the last window has nothing of unit b. */
+static void step_run(struct host *host, struct training *training, uint32_t step)
+{
+    struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
+    struct hsdp_step_info info = HSDP_STEP_INFO_INIT;
+    static const uint32_t units[] = {1, 0};
+    bool has_all = step < N_STEPS - 1;
+
+    pass_run(host, HSDP_SCOPE_FULL, 0, has_all ? units : units + 1, has_all ? 2 : 1);
+    spec.max_norm = 1.0;
+    spec.norm_p = step % 2 == 0 ? 2.0 : INFINITY;
+    host_must(host, host->api->step->begin(host->model, &spec, NULL, &host->err));
+    if (step == 1) {
+        look_at(host, training, BEGUN);
+    }
+    host_must(host, host->api->step->result(host->model, &info, &host->err));
+    training->norms[host->rank][step] = info.norm;
+    if (step == 1) {
+        look_at(host, training, KNOWN);
+    }
+    if (step == 2) {
+        host_must(host, host->api->step->discard(host->model, NULL, &host->err));
+        return;
+    }
+    host_must(host, host_adamw(host, 1e-2, 0.1));
+    if (step == 1) {
+        look_at(host, training, UPDATED);
+    }
+    host_step_end(host);
+}
+
+static void values_take(struct host *host, int32_t flat, float *ret)
+{
+    uint32_t n_elems = 0;
+
+    for (uint32_t param = 0; param < host->n_params; param++) {
+        memcpy(ret + n_elems, host_export(host, param, flat),
+               host->params[param].n_elems * sizeof(float));
+        n_elems += (uint32_t)host->params[param].n_elems;
+    }
+    ck_assert_uint_le(n_elems, MAX_ELEMS);
+}
+
+static void looks_rank(uint32_t rank, void *shared)
+{
+    struct training *training = shared;
+    struct host host;
+
+    current_window = &windows[0]; /* numbers */
+    host_open(&host, rank, meshes[training->mesh].dims, host_settings, UNITS);
+    host_load(&host, weight);
+    for (uint32_t unit = 0; training->look == BEFORE && unit < host.n_units; unit++) {
+        struct hsdp_tensor view;
+
+        host_must(&host, host.api->model->flat_view(host.model, unit, 0, HSDP_FLAT_GRAD, &view,
+                                                    &host.err));
+    }
+    for (uint32_t step = 0; step < N_STEPS; step++) {
+        step_run(&host, training, step);
+    }
+    values_take(&host, HSDP_FLAT_MASTER, training->masters[rank]);
+    values_take(&host, HSDP_FLAT_STATE + 1, training->states[rank]);
+    host_close(&host);
+}
+
+/* Index: mesh, scope none or full, strategy. A mean over three ranks is no exact division. */
+START_TEST(sums_are_divided_once_whoever_looks_when)
+{
+    struct training *first = NULL;
+    char more[128];
+
+    snprintf(more, sizeof(more), "accumulation_scope=%s %s", _i / 2 % 2 == 0 ? "none" : "full",
+             meshes[_i % 2].more);
+    host_settings_set(_i / 4, more);
+    for (int look = NEVER; look < N_LOOKS; look++) {
+        struct training *training = ranks_memory(sizeof(*training));
+
+        training->look = (enum look)look;
+        training->mesh = _i % 2;
+        ranks_run(meshes[_i % 2].n_ranks, RANKS_LIMIT_MS, looks_rank, training);
+        first = first == NULL ? training : first;
+        ck_assert_msg(memcmp(first->masters, training->masters, sizeof(first->masters)) == 0 &&
+                          memcmp(first->states, training->states, sizeof(first->states)) == 0 &&
+                          memcmp(first->norms, training->norms, sizeof(first->norms)) == 0,
+                      "%s: other bits where the host looks \"%s\"", host_settings,
+                      look_names[look]);
+    }
+    ck_assert_double_gt(first->norms[0][0], 0.0);
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("grads");
@@ -202,6 +384,7 @@ Suite *module_suite(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, norm_is_that_of_the_sums_however_often_units_are_reduced, 0,
                         2 * HOST_N_SCOPES * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, sums_are_divided_once_whoever_looks_when, 0, 4 * HOST_N_STRATEGIES);
     suite_add_tcase(suite, tcase);
     return suite;
 }

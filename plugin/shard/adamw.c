@@ -13,8 +13,8 @@
 #include "device/checksum.h"
 #include "device/fpmode.h"
 #include "device/kernels.h"
+#include "shard/grads.h"
 #include "shard/runs.h"
-#include "shard/step.h"
 
 /* What the steps of a model keep, so that only the first one allocates. */
 struct adamw {
@@ -243,7 +243,7 @@ static void unit_update(struct hsdp_model *model, uint32_t unit, const uint32_t 
     whole.exp_avg = (float *)model->states[states[0]].base + state_offset;
     whole.exp_avg_sq = (float *)model->states[states[1]].base + state_offset;
     whole.grads = model->ops->step_grads(model->store, unit);
-    whole.grads_divisor = step_grads_divisor(model, unit);
+    whole.grads_divisor = grads_divisor(model, unit);
     probe_read(job_probe(model->job), PROBE_GRADS, unit, whole.grads, n_elems * sizeof(float));
     probe_write(job_probe(model->job), PROBE_MASTER, unit, whole.params,
                 n_elems * dtype_bytes(whole.params_dtype));

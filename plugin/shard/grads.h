@@ -11,6 +11,9 @@
  * before it, and the step has the same p. A wrong guess only takes time: the store forgets a norm
  * when it sums up more, and the step adds up what it has not got. An exact sum is the same struct
  * either way, so ranks need not guess alike.
+ *
+ * Sums are divided once: in step.begin if the host may look there at any time, since it has asked
+ * for the address of a unit's; else when somebody asks for them, or by AdamW as it reads them.
  */
 
 /**
@@ -19,10 +22,16 @@
  */
 double grads_norm_p(struct hsdp_model *model, uint32_t unit, int32_t scope);
 
-/** Divides all step shards, and adds to `words` what this rank counts of their norm. */
+/** Makes step shards what a step reads, and adds to `words` what this rank counts of their norm. */
 void grads_settle(struct hsdp_model *model, double p, struct step_words *words);
 
 /** The window is over; the next is expected to be like it, and to end with a norm of the same p. */
 void grads_close(struct hsdp_model *model, double p);
+
+/** What who reads a unit's step shard in the open step has to divide by; 0 = it is divided. */
+float grads_divisor(const struct hsdp_model *model, uint32_t unit);
+
+/** Divides a unit's step shard unless it is. */
+void grads_divide(struct hsdp_model *model, uint32_t unit);
 
 #endif /* SHARD_GRADS_H */

@@ -12,6 +12,7 @@
 #include "hsdp/unit.h"
 #include "shard/adamw.h"
 #include "shard/drift.h"
+#include "shard/grads.h"
 #include "shard/tensor.h"
 #include "shard/verify.h"
 
@@ -287,6 +288,7 @@ int32_t model_flat_shard(struct hsdp_model *model, uint32_t unit, uint32_t buffe
                          buffer, plan_unit->name);
     }
     if (flat == HSDP_FLAT_GRAD) {
+        grads_divide(model, unit); /* for who asks for them now */
         ret->base = (uint8_t *)model->ops->step_grads(model->store, unit);
         return HSDP_OK;
     }
@@ -318,6 +320,9 @@ int32_t model_flat_view(struct hsdp_model *model, uint32_t unit, uint32_t buffer
     if (flat == HSDP_FLAT_MASTER) { /* from now on the host may write there in any step */
         model->units[unit].is_viewed = true;
         model->ops->publish_skip(model->store, unit, false);
+    }
+    if (flat == HSDP_FLAT_GRAD) { /* likewise read there */
+        model->units[unit].are_grads_viewed = true;
     }
     tensor_fill(ret_view, shard.base, shard.dtype,
                 &model->flat_shapes[unit * PLAN_MAX_BUFFERS + buffer], model->unit_stride, 1);

@@ -30,18 +30,20 @@ struct model_state {
 
 /* What the host is doing with a unit. */
 struct model_unit {
-    uint32_t n_uses;    /* unshards without their release */
-    uint32_t n_holds;   /* names for its parameters of other units in use; no uses of the host */
-    bool is_acquired;   /* the host owns the gradient slot: between unshard(BACKWARD*) and reduce */
-    bool is_handed;     /* in the open pass */
-    bool is_skipped;    /* and that by skip */
-    bool is_unclosed;   /* its last pass of the window was not of scope full */
-    bool is_viewed;     /* the host has the address of its masters */
-    struct pass *pass;  /* the open one that holds it; NULL = none */
-    uint64_t position;  /* in that pass, from 1 */
-    uint64_t ticket;    /* of the last unshard */
-    uint64_t reduction; /* ticket of the last one */
-    uint64_t n_full;    /* hand-overs of scope full since the last step */
+    uint32_t n_uses;  /* unshards without their release */
+    uint32_t n_holds; /* names for its parameters of other units in use; no uses of the host */
+    bool is_acquired; /* the host owns the gradient slot: between unshard(BACKWARD*) and reduce */
+    bool is_handed;   /* in the open pass */
+    bool is_skipped;  /* and that by skip */
+    bool is_unclosed; /* its last pass of the window was not of scope full */
+    bool is_viewed;   /* the host has the address of its masters */
+    bool are_grads_viewed;       /* and of its reduced gradients */
+    float grads_divisor;         /* of these, in an open step: grads.h */
+    struct pass *pass;           /* the open one that holds it; NULL = none */
+    uint64_t position;           /* in that pass, from 1 */
+    uint64_t ticket;             /* of the last unshard */
+    uint64_t reduction;          /* ticket of the last one */
+    uint64_t n_full;             /* hand-overs of scope full since the last step */
     uint64_t n_full_before;      /* in the last window that had any; 0 = none had */
     uint64_t state_offset_elems; /* of its shard within each state */
 };

@@ -97,13 +97,6 @@ static int32_t leftover_check(const struct hsdp_model *model, struct hsdp_error 
     return HSDP_OK;
 }
 
-float step_grads_divisor(const struct hsdp_model *model, uint32_t unit)
-{
-    (void)model;
-    (void)unit;
-    return 0.0f; /* step_begin has divided them all */
-}
-
 /* What every rank must have passed; 0 and its meaning are the same. */
 static void numbers_fill(const struct hsdp_model *model, const struct hsdp_step_spec *spec,
                          double ret_numbers[STEP_N_NUMBERS])

@@ -15,10 +15,4 @@ int32_t step_end(struct hsdp_model *model, void *stream, uint64_t *ret_ticket,
                  struct hsdp_error *reterr);
 int32_t step_discard(struct hsdp_model *model, void *stream, struct hsdp_error *reterr);
 
-/**
- * What a reader of a unit's step gradients still has to divide them by while a step is open; 0 once
- * they are divided.
- */
-float step_grads_divisor(const struct hsdp_model *model, uint32_t unit);
-
 #endif /* SHARD_STEP_H */
