@@ -403,6 +403,15 @@ START_TEST(reduce_divide_is_a_true_division)
 }
 END_TEST
 
+START_TEST(reduce_streams_only_what_no_cache_keeps)
+{
+    ck_assert(!reduce_streams(0));
+    ck_assert(!reduce_streams(8 << 20));
+    ck_assert(reduce_streams(32 << 20));
+    ck_assert(reduce_streams(UINT64_C(1) << 40));
+}
+END_TEST
+
 static TCase *tree_tcase(void)
 {
     TCase *tcase = tcase_create("tree");
@@ -433,6 +442,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(elementwise, reduce_add_of_any_dtype_adds_its_values, 0, N_DTYPES);
     tcase_add_test(elementwise, reduce_add_of_itself_doubles);
     tcase_add_test(elementwise, reduce_divide_is_a_true_division);
+    tcase_add_test(elementwise, reduce_streams_only_what_no_cache_keeps);
     suite_add_tcase(suite, elementwise);
     return suite;
 }
