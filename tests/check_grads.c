@@ -230,62 +230,75 @@ static double weight(struct host_at at)
     return number(at) * 0.01;
 }
 
-static float quotient(const struct host *host, uint32_t param, uint64_t elem)
+/* The views of the two units, taken once and kept. */
+static struct hsdp_tensor views[2];
+static bool has_views;
+
+static void views_take(struct host *host)
 {
-    return (float)sum_of(host, param, elem, 1) / (float)host->n_ranks;
+    for (uint32_t unit = 0; unit < 2; unit++) {
+        host_must(host, host->api->model->flat_view(host->model, unit, 0, HSDP_FLAT_GRAD,
+                                                    &views[unit], &host->err));
+    }
+    has_views = true;
 }
 
-/* This rank's step shards, by their views. */
-static void views_expect(struct host *host)
+/* The last window has nothing of unit b. */
+static float quotient(const struct host *host, uint32_t step, uint32_t param, uint64_t elem)
 {
-    const struct hsdp_api *api = host->api;
+    bool is_absent = step == N_STEPS - 1 && host->params[param].unit == 1;
 
-    for (uint32_t unit = 0; unit < host->n_units; unit++) {
+    return is_absent ? 0.0f : (float)sum_of(host, param, elem, 1) / (float)host->n_ranks;
+}
+
+/* This rank's step shards. */
+static void views_expect(struct host *host, uint32_t step)
+{
+    for (uint32_t unit = 0; unit < 2; unit++) {
         struct hsdp_segment segments[4];
-        struct hsdp_tensor view;
         uint64_t n_segments;
 
-        host_must(host,
-                  api->model->flat_view(host->model, unit, 0, HSDP_FLAT_GRAD, &view, &host->err));
-        host_must(host,
-                  api->plan->segments(host->plan, unit, HSDP_SHARD_STEP, host->rank, segments,
-                                      sizeof(*segments), N_OF(segments), &n_segments, &host->err));
+        host_must(host, host->api->plan->segments(host->plan, unit, HSDP_SHARD_STEP, host->rank,
+                                                  segments, sizeof(*segments), N_OF(segments),
+                                                  &n_segments, &host->err));
         for (uint64_t i = 0; i < n_segments; i++) {
-            for (uint64_t elem = 0; elem < segments[i].n_elems; elem++) {
-                double found = host_read(&view, segments[i].shard_offset_elems + elem);
+            const struct hsdp_segment *at = &segments[i];
 
-                ck_assert_double_eq(found, (double)quotient(host, segments[i].param,
-                                                            segments[i].param_offset_elems + elem));
+            for (uint64_t elem = 0; elem < at->n_elems; elem++) {
+                ck_assert_double_eq(
+                    host_read(&views[unit], at->shard_offset_elems + elem),
+                    (double)quotient(host, step, at->param, at->param_offset_elems + elem));
             }
         }
     }
 }
 
-static void exports_expect(struct host *host)
+static void exports_expect(struct host *host, uint32_t step)
 {
     for (uint32_t param = 0; param < host->n_params; param++) {
         const float *grads = host_export(host, param, HSDP_FLAT_GRAD);
 
         for (uint64_t elem = 0; elem < host->params[param].n_elems; elem++) {
-            ck_assert_float_eq(grads[elem], quotient(host, param, elem));
+            ck_assert_float_eq(grads[elem], quotient(host, step, param, elem));
         }
     }
 }
 
-static void look_at(struct host *host, const struct training *training, enum look when)
+/* A point of a step: takes the views in the second one, and reads them from then on. */
+static void look_at(struct host *host, enum look look, uint32_t step, enum look point)
 {
-    bool is_export = when == KNOWN ? training->look == EXPORT : training->look == EXPORT_LAST;
-
-    if (training->look == when || (training->look == TWICE && when != BEGUN) ||
-        (training->look == BEFORE && when == KNOWN)) {
-        views_expect(host);
+    if (step == 1 && (look == point || (look == TWICE && point >= KNOWN))) {
+        views_take(host);
     }
-    if (when != BEGUN && is_export) {
-        exports_expect(host);
+    if (has_views && point >= KNOWN) {
+        views_expect(host, step);
+    }
+    if (step == 1 && point == (look == EXPORT ? KNOWN : UPDATED) && look >= EXPORT) {
+        exports_expect(host, step);
     }
 }
 
-/* The third step is discarded; the last window has nothing of unit b. */
+/* The third step is discarded. */
 static void step_run(struct host *host, struct training *training, uint32_t step)
 {
     struct hsdp_step_spec spec = HSDP_STEP_SPEC_INIT;
@@ -297,22 +310,16 @@ static void step_run(struct host *host, struct training *training, uint32_t step
     spec.max_norm = 1.0;
     spec.norm_p = step % 2 == 0 ? 2.0 : INFINITY;
     host_must(host, host->api->step->begin(host->model, &spec, NULL, &host->err));
-    if (step == 1) {
-        look_at(host, training, BEGUN);
-    }
+    look_at(host, training->look, step, BEGUN);
     host_must(host, host->api->step->result(host->model, &info, &host->err));
     training->norms[host->rank][step] = info.norm;
-    if (step == 1) {
-        look_at(host, training, KNOWN);
-    }
+    look_at(host, training->look, step, KNOWN);
     if (step == 2) {
         host_must(host, host->api->step->discard(host->model, NULL, &host->err));
         return;
     }
     host_must(host, host_adamw(host, 1e-2, 0.1));
-    if (step == 1) {
-        look_at(host, training, UPDATED);
-    }
+    look_at(host, training->look, step, UPDATED);
     host_step_end(host);
 }
 
@@ -336,11 +343,8 @@ static void looks_rank(uint32_t rank, void *shared)
     current_window = &windows[0]; /* numbers */
     host_open(&host, rank, meshes[training->mesh].dims, host_settings, UNITS);
     host_load(&host, weight);
-    for (uint32_t unit = 0; training->look == BEFORE && unit < host.n_units; unit++) {
-        struct hsdp_tensor view;
-
-        host_must(&host, host.api->model->flat_view(host.model, unit, 0, HSDP_FLAT_GRAD, &view,
-                                                    &host.err));
+    if (training->look == BEFORE) {
+        views_take(&host);
     }
     for (uint32_t step = 0; step < N_STEPS; step++) {
         step_run(&host, training, step);
