@@ -40,7 +40,7 @@ struct piece {
     size_t first;
     size_t n_elems;
     enum dtype dtype;
-    float divisor; /* of a result: what it was divided by */
+    float divisor; /* of a result: 1 for a sum, the ranks for a mean */
 };
 
 /*

@@ -14,7 +14,7 @@
 #include "meeting.h"
 #include "pattern.h"
 
-#define N_WARM_UP 2u
+#define N_WARM_UP 1u
 #define MIN_TURNS 2u
 #define MAX_TURNS 51u
 #define KIB       ((size_t)1024)
@@ -148,7 +148,7 @@ static void operation_run(struct harness *harness, const struct row *row)
 }
 
 /* Returns whether rank 0 has called this turn the last one. */
-static bool turn_run(struct harness *harness, const struct row *row, bool is_first, bool is_last)
+static bool turn_run(struct harness *harness, const struct row *row, bool is_last)
 {
     struct piece result;
 
@@ -161,7 +161,7 @@ static bool turn_run(struct harness *harness, const struct row *row, bool is_fir
     is_last = harness->meeting.page->is_last; /* rank 0 writes it again behind the next barrier */
     meeting_wait(&harness->meeting);
     result = contender.result();
-    if (is_first || is_last) {
+    if (is_last) {
         pattern_check(&result, row->op == OP_UNSHARD ? 1 : row->n_ranks, harness->turn);
     }
     contender.settle();
@@ -179,13 +179,13 @@ static void variant_run(struct harness *harness, const struct row *row, uint32_t
 
     contender.row_begin(row, index);
     for (uint32_t i = 0; i < N_WARM_UP; i++) {
-        turn_run(harness, row, i == 0, false);
+        turn_run(harness, row, false);
     }
     start_ns = clock_now_ns();
     while (!is_over) {
         bool is_late = clock_now_ns() - start_ns > harness->options.row_ns;
 
-        is_over = turn_run(harness, row, false,
+        is_over = turn_run(harness, row,
                            times.n + 1 == MAX_TURNS || (times.n + 1 >= MIN_TURNS && is_late));
         times_add(&times, harness);
     }
@@ -207,6 +207,9 @@ static void row_run(struct harness *harness, enum op op, enum dtype dtype, size_
     row.n_elems = bytes / dtype_bytes(dtype);
     row.rank = harness->meeting.rank;
     row.n_ranks = harness->meeting.n_ranks;
+    if (row.n_elems % row.n_ranks != 0) {
+        fail("%" PRIu32 " ranks cannot share a power of two", row.n_ranks);
+    }
     for (uint32_t i = 0; (variant = contender.variant(&row, i)) != NULL; i++) {
         variant_run(harness, &row, i, variant);
     }
@@ -294,7 +297,7 @@ static uint32_t identity_of(const char *name, const char *mpi_name)
 
 int main(int argc, char **argv)
 {
-    struct harness harness = {.options = {.max_bytes = SIZE_MAX, .row_ns = 150 * CLOCK_NS_PER_MS}};
+    struct harness harness = {.options = {.max_bytes = SIZE_MAX, .row_ns = 40 * CLOCK_NS_PER_MS}};
 
     harness.options.setting = "";
     options_parse(&harness, argc, argv);

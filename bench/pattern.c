@@ -5,9 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MULTIPLIER UINT32_C(2654435761) /* neighbours get unlike numbers */
-#define TURN       UINT32_C(40503)
-#define SHIFT      28 /* 0 to 15 */
+#define TURN UINT32_C(40503)
+#define MASK 15u /* numbers are 0 to 15 */
 
 /* A whole number below 256 is exact in bf16, which is the upper half of fp32. */
 static uint16_t bf16_of(float value)
@@ -29,7 +28,10 @@ static float fp32_of(uint16_t value)
 
 static uint32_t number(size_t element, uint32_t turn)
 {
-    return (((uint32_t)element + turn * TURN) * MULTIPLIER) >> SHIFT;
+    uint32_t at = (uint32_t)element + turn * TURN;
+
+    /* Digits of the place, so that it is another one 16, 256, ... elements further on. */
+    return (at ^ at >> 5 ^ at >> 11 ^ at >> 18) & MASK;
 }
 
 void pattern_write(const struct piece *piece, uint32_t rank, uint32_t turn)
@@ -48,20 +50,28 @@ void pattern_write(const struct piece *piece, uint32_t rank, uint32_t turn)
     }
 }
 
-/* A sum over ranks, and where in the whole buffer the piece begins. */
+/* A sum, or a mean, is each rank's number times `scale`, and the ranks themselves: all exact. */
 struct expected {
-    size_t first;
-    uint32_t n_ranks;
+    size_t first; /* in the whole buffer */
     uint32_t turn;
-    float divisor;
+    float scale;
+    float ranks;
 };
+
+static struct expected expect(const struct piece *piece, uint32_t n_ranks, uint32_t turn)
+{
+    struct expected expected = {.first = piece->first, .turn = turn};
+
+    expected.scale = (float)n_ranks / piece->divisor;
+    expected.ranks = (float)n_ranks * (float)(n_ranks - 1) / 2 / piece->divisor;
+    return expected;
+}
 
 static float wanted(const struct expected *expected, size_t i)
 {
-    uint32_t ranks = expected->n_ranks * (expected->n_ranks - 1) / 2;
-    uint32_t sum = expected->n_ranks * number(expected->first + i, expected->turn) + ranks;
+    int32_t own = (int32_t)number(expected->first + i, expected->turn);
 
-    return (float)(int32_t)sum / expected->divisor;
+    return (float)own * expected->scale + expected->ranks;
 }
 
 /* Without a branch, so that it is done in vectors. */
@@ -94,7 +104,7 @@ static float value_at(const struct piece *piece, size_t i)
 
 void pattern_check(const struct piece *piece, uint32_t n_ranks, uint32_t turn)
 {
-    const struct expected expected = {piece->first, n_ranks, turn, piece->divisor};
+    const struct expected expected = expect(piece, n_ranks, turn);
     uint32_t n = piece->dtype == DTYPE_FP32 ? n_wrong_fp32(piece->base, piece->n_elems, &expected)
                                             : n_wrong_bf16(piece->base, piece->n_elems, &expected);
 
