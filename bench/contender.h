@@ -61,6 +61,7 @@ struct piece {
  */
 struct contender {
     const char *name;
+    const char *(*version)(void); /* of a library; needs no begin; NULL = it has none */
     /* Its ranks do not wait for each other: where they share cores the time of one on a core
      * counts, as often as there are ranks for it. */
     bool never_waits;

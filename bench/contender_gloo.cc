@@ -8,6 +8,7 @@
 
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
+#include <gloo/config.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
@@ -105,6 +106,15 @@ void gloo_end()
     buffer_destroy(state.output, state.max_bytes);
 }
 
+#define TEXT_OF(number) #number
+#define TEXT(number)    TEXT_OF(number)
+
+const char *gloo_version()
+{
+    return "gloo " TEXT(GLOO_VERSION_MAJOR) "." TEXT(GLOO_VERSION_MINOR) "." TEXT(
+        GLOO_VERSION_PATCH);
+}
+
 const char *gloo_variant(const struct row *, uint32_t index)
 {
     return index == 0 ? "" : nullptr;
@@ -187,7 +197,18 @@ struct piece gloo_result()
 
 extern "C" {
 extern const struct contender contender = {
-    "gloo",    false,    gloo_variant, gloo_begin, gloo_row_begin, gloo_open,
-    gloo_none, gloo_run, gloo_result,  gloo_none,  gloo_none,      gloo_end,
+    /* .name = */ "gloo",
+    /* .version = */ gloo_version,
+    /* .never_waits = */ false,
+    /* .variant = */ gloo_variant,
+    /* .begin = */ gloo_begin,
+    /* .row_begin = */ gloo_row_begin,
+    /* .open = */ gloo_open,
+    /* .ready = */ gloo_none,
+    /* .run = */ gloo_run,
+    /* .result = */ gloo_result,
+    /* .settle = */ gloo_none,
+    /* .row_end = */ gloo_none,
+    /* .end = */ gloo_end,
 };
 }

@@ -60,6 +60,15 @@ static void mpi_end(void)
     MPI_Finalize();
 }
 
+static const char *mpi_version(void)
+{
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int n_bytes = 0;
+
+    MPI_Get_library_version(text, &n_bytes);
+    return text;
+}
+
 static const char *mpi_variant(const struct row *row, uint32_t index)
 {
     static const char *const exchanges[] = {"Alltoallv", "Isend"};
@@ -215,6 +224,7 @@ static struct piece mpi_result(void)
 
 const struct contender contender = {
     .name = "mpi",
+    .version = mpi_version,
     .variant = mpi_variant,
     .begin = mpi_begin,
     .row_begin = mpi_row_begin,

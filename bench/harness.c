@@ -260,7 +260,7 @@ static void options_parse(struct harness *harness, int argc, char **argv)
     struct options *options = &harness->options;
     int option;
 
-    while ((option = getopt(argc, argv, "m:o:s:f:b:t:x")) != -1) {
+    while ((option = getopt(argc, argv, "m:o:s:f:b:t:xV")) != -1) {
         if (option == 'm') {
             harness->meeting.path = optarg;
         } else if (option == 'o') {
@@ -273,6 +273,9 @@ static void options_parse(struct harness *harness, int argc, char **argv)
             options->max_bytes = number_parse(optarg, SIZE_MAX);
         } else if (option == 't') {
             options->row_ns = number_parse(optarg, 3600000) * CLOCK_NS_PER_MS;
+        } else if (option == 'V') {
+            puts(contender.version == NULL ? contender.name : contender.version());
+            exit(EXIT_SUCCESS);
         } else if (option == 'x') {
             options->is_spoiled = true;
         } else {
