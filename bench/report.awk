@@ -31,7 +31,19 @@ function line_end() {
     line = ""
 }
 
-function head(op, has_limit, has_read) {
+# The columns of an operation, which are there when a row has something for them.
+function columns_find(op,    i, row) {
+    delete has
+    for (i = 1; i <= n_rows[op]; i++) {
+        row = rows[op, i]
+        has["bus"] = has["bus"] || member(line_of[row], "limit_us") != ""
+        has["read"] = has["read"] || member(line_of[row], "first_read_us") != ""
+        has["mpi"] = has["mpi"] || member(peer_line_of[row, "openmpi"], "peer_us") != ""
+        has["gloo"] = has["gloo"] || member(peer_line_of[row, "gloo"], "peer_us") != ""
+    }
+}
+
+function head(op) {
     if (form == "markdown") {
         printf "\n**%s**\n\n", op
         cell("ranks")
@@ -40,37 +52,42 @@ function head(op, has_limit, has_read) {
         cell(op, -15)
     }
     cell("dtype", -6)
-    cell("size", 8)
+    cell("size", 9)
     cell("ours", 10)
-    cell("Open MPI", 10)
-    cell("ratio", 8)
-    cell("of rounds", 19)
-    if (has_read) {
-        cell("ours + read", 13)
-        cell("MPI + read", 12)
+    if (has["mpi"]) {
+        cell("Open MPI", 10)
+        cell("ratio", 8)
+        cell("of rounds", 19)
     }
-    if (has_limit) {
+    if (has["read"]) {
+        cell("ours + read", 13)
+        if (has["mpi"]) {
+            cell("MPI + read", 12)
+        }
+    }
+    if (has["bus"]) {
         cell("bus", 10)
         cell("share", 7)
     }
-    cell("gloo", 10)
-    cell("ratio", 9)
-    if (form == "markdown") {
+    if (has["gloo"]) {
+        cell("gloo", 10)
+        cell("ratio", 9)
+    }
+    if (form == "markdown" && has["mpi"]) {
         cell("Open MPI's best")
     }
     line_end()
-    if (form == "markdown") {
-        rule(9 + 2 * has_limit + 2 * has_read)
-    }
 }
 
-# Texts to the left, figures to the right; the last column is a text.
-function rule(n_columns,    i, text) {
-    text = "|---|---|"
-    for (i = 3; i <= n_columns; i++) {
-        text = text "---:|"
+# Below the head of Markdown: texts to the left, figures to the right.
+function rule(    n_figures, i) {
+    n_figures = 2 + 3 * has["mpi"] + 2 * has["bus"] + 2 * has["gloo"]
+    n_figures += has["read"] * (1 + has["mpi"])
+    printf "|---|---|"
+    for (i = 1; i <= n_figures; i++) {
+        printf "---:|"
     }
-    print text "---|"
+    print has["mpi"] ? "---|" : ""
 }
 
 function range_words(least, most) {
@@ -81,49 +98,64 @@ function ratio_words(ratio) {
     return ratio == "" ? "-" : digits(ratio)
 }
 
+function share_words(share) {
+    return share == "" ? "-" : sprintf("%.0f %%", 100 * share)
+}
+
 function setting_words(peer) {
     return match(peer, /\(.*\)/) ? substr(peer, RSTART + 1, RLENGTH - 2) : "-"
 }
 
-function row_print(row, has_limit, has_read,    own, mpi, gloo, share) {
-    own = line_of[row]
-    mpi = peer_line_of[row, "openmpi"]
-    gloo = peer_line_of[row, "gloo"]
-    share = member(own, "share_of_limit")
-    cell(member(own, "ranks") (form == "markdown" ? "" : " ranks"), -15)
-    cell(member(own, "dtype"), -6)
-    cell(size_words(member(own, "bytes")), 8)
-    cell(time_words(member(own, "ours_us")), 10)
-    cell(time_words(member(mpi, "peer_us")), 10)
-    cell(ratio_words(member(mpi, "ratio")), 8)
-    cell(range_words(member(mpi, "ratio_min"), member(mpi, "ratio_max")), 19)
-    if (has_read) {
+function peers_print(own, mpi, gloo) {
+    if (has["mpi"]) {
+        cell(time_words(member(mpi, "peer_us")), 10)
+        cell(ratio_words(member(mpi, "ratio")), 8)
+        cell(range_words(member(mpi, "ratio_min"), member(mpi, "ratio_max")), 19)
+    }
+    if (has["read"]) {
         cell(time_words(member(own, "first_read_us")), 13)
-        cell(time_words(member(mpi, "peer_first_read_us")), 12)
+        if (has["mpi"]) {
+            cell(time_words(member(mpi, "peer_first_read_us")), 12)
+        }
     }
-    if (has_limit) {
+    if (has["bus"]) {
         cell(time_words(member(own, "limit_us")), 10)
-        cell(share == "" ? "-" : sprintf("%.0f %%", 100 * share), 7)
+        cell(share_words(member(own, "share_of_limit")), 7)
     }
-    cell(time_words(member(gloo, "peer_us")), 10)
-    cell(ratio_words(member(gloo, "ratio")), 9)
-    if (form == "markdown") {
+    if (has["gloo"]) {
+        cell(time_words(member(gloo, "peer_us")), 10)
+        cell(ratio_words(member(gloo, "ratio")), 9)
+    }
+    if (form == "markdown" && has["mpi"]) {
         cell(setting_words(member(mpi, "peer")))
     }
+}
+
+function ranks_words(n) {
+    if (form == "markdown") {
+        return n
+    }
+    return n (n == 1 ? " rank" : " ranks")
+}
+
+function row_print(row,    own) {
+    own = line_of[row]
+    cell(ranks_words(member(own, "ranks")), -15)
+    cell(member(own, "dtype"), -6)
+    cell(size_words(member(own, "bytes")), 9)
+    cell(time_words(member(own, "ours_us")), 10)
+    peers_print(own, peer_line_of[row, "openmpi"], peer_line_of[row, "gloo"])
     line_end()
 }
 
-# A column is there when a row has something for it.
-function op_print(op,    i, has_limit, has_read) {
-    has_limit = 0
-    has_read = 0
-    for (i = 1; i <= n_rows[op]; i++) {
-        has_limit = has_limit || member(line_of[rows[op, i]], "limit_us") != ""
-        has_read = has_read || member(line_of[rows[op, i]], "first_read_us") != ""
+function op_print(op,    i) {
+    columns_find(op)
+    head(op)
+    if (form == "markdown") {
+        rule()
     }
-    head(op, has_limit, has_read)
     for (i = 1; i <= n_rows[op]; i++) {
-        row_print(rows[op, i], has_limit, has_read)
+        row_print(rows[op, i])
     }
 }
 

@@ -10,7 +10,7 @@ function member(line, key,    at, value) {
     value = substr(line, at + length(key) + 3)
     if (value ~ /^ *"/) {
         sub(/^ *"/, "", value)
-        return match(value, /[^\\]"/) ? substr(value, 1, RSTART) : ""
+        return value ~ /^"/ || !match(value, /[^\\]"/) ? "" : substr(value, 1, RSTART)
     }
     sub(/[,}].*/, "", value)
     return value == "null" ? "" : value
@@ -36,7 +36,7 @@ function row_keep(line,    op, row, peer) {
 
 function size_words(bytes) {
     bytes += 0
-    return bytes >= 1048576 ? bytes / 1048576 " MiB" : bytes / 1024 " KiB"
+    return bytes >= 1048576 ? sprintf("%.0f MiB", bytes / 1048576) : sprintf("%.0f KiB", bytes / 1024)
 }
 
 # Three digits that count.
