@@ -165,20 +165,20 @@ static void unit_settle(struct hsdp_model *model, uint32_t unit, double p, struc
     }
     settling.divisor = (float)divisor;
     settling.is_divided = divisor != 1 && u->are_grads_viewed;
-    settling.part = plan_step_part(model->plan, unit);
     if (is_counted(model, unit) &&
         (isinf(p) || !model->ops->step_norm(model->store, unit, p, &words->sum))) {
         settling.words = words;
     }
+    u->grads_divisor = divisor == 1 || settling.is_divided ? 0.0f : settling.divisor;
     if (settling.is_divided) {
         probe_write(probe, PROBE_GRADS, unit, settling.grads, n_elems * sizeof(*settling.grads));
     } else if (settling.words != NULL) {
         probe_read(probe, PROBE_GRADS, unit, settling.grads, n_elems * sizeof(*settling.grads));
+    } else {
+        return; /* as in most steps */
     }
-    if (settling.is_divided || settling.words != NULL) {
-        ranges_settle(model, unit, &settling, n_elems);
-    }
-    u->grads_divisor = divisor == 1 || settling.is_divided ? 0.0f : settling.divisor;
+    settling.part = plan_step_part(model->plan, unit);
+    ranges_settle(model, unit, &settling, n_elems);
 }
 
 void grads_settle(struct hsdp_model *model, double p, struct step_words *words)
