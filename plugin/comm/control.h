@@ -29,7 +29,7 @@ struct mailbox {
  */
 struct control_rank {
     _Alignas(CONTROL_LINE_BYTES) _Atomic uint32_t bell; /* raised to wake the rank; a futex */
-    _Atomic uint32_t is_sleeping;
+    _Atomic uint64_t sleeps_for; /* ranks of this node whose signals are to wake it */
     _Alignas(CONTROL_LINE_BYTES) _Atomic uint64_t n_exchanges; /* mailboxes filled */
     _Atomic uint32_t has_closed;                               /* 1 = its close has succeeded */
     _Atomic uint32_t has_left;                                 /* 1 = it destroyed its job */

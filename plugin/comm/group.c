@@ -334,6 +334,7 @@ static int32_t start_make(struct hsdp_group *group, const struct hsdp_coll_spec 
     start->n_left = (uint32_t)n_specs;
     start->work.progress = start_progress;
     start->work.blocker = start_blocker;
+    start->work.has_more_blockers = true;
     start->work.finish = start_finish;
     *ret = start;
     return HSDP_OK;

@@ -174,7 +174,8 @@ struct work {
     uint64_t ticket;   /* set by job_work_start */
     /* How it is recorded; NULL = its owner does that by itself. */
     const struct wait *label;
-    bool is_queued; /* it is only issued at first: job_record_start tells when it starts */
+    bool is_queued;         /* it is only issued at first: job_record_start tells when it starts */
+    bool has_more_blockers; /* it can go on before the wait that its blocker tells is met */
     /* Goes on without waiting: HSDP_OK when done, HSDP_PENDING, or an error, which fails the job.
      */
     int32_t (*progress)(struct work *work, struct hsdp_error *reterr);

@@ -8,6 +8,8 @@
 
 #define SPIN_TRIES         60u /* before a wait sleeps; a microsecond or less each */
 #define SPIN_TRIES_CROWDED 4u
+#define ANNOUNCE_ROUNDS    4u /* of saying who is to wake a rank, before all are */
+#define ANY_RANK           UINT64_MAX
 
 void wait_init(struct hsdp_job *job)
 {
@@ -45,7 +47,7 @@ void job_signal(struct hsdp_job *job, _Atomic uint64_t *counter, uint64_t value,
     atomic_store(counter, value);
     for (uint32_t i = 0; i < n_ranks; i++) {
         if (ranks[i] != job->node_index &&
-            atomic_load(&control->ranks[ranks[i]].is_sleeping) != 0) {
+            (atomic_load(&control->ranks[ranks[i]].sleeps_for) >> job->node_index & 1u) != 0) {
             control_ring(control, ranks[i]);
         }
     }
@@ -77,6 +79,66 @@ static void waiting_spin(const struct hsdp_job *job)
     sched_yield();
 }
 
+/* One of the ranks that a condition lacks: it cannot be met before that one has signalled. False
+ * where it lacks none. */
+static bool waker_add(const struct wait *wait, uint64_t *wakers)
+{
+    uint64_t missing = missing_ranks(wait);
+
+    *wakers |= missing & (0 - missing);
+    return !wait_is_met(wait);
+}
+
+/*
+ * By whom this rank wants to be woken: one rank for each thing that it waits for. So a barrier of n
+ * ranks wakes each about ln(n) times, not n; and nothing that could go on is slept over, since a
+ * peer may wait for it. False where something can go on already.
+ */
+static bool wakers_find(const struct hsdp_job *job, const struct waiting *waiting,
+                        uint64_t *ret_wakers)
+{
+    struct work *work = job->is_progressing ? NULL : job->first_work; /* nested: not before this */
+    bool is_blocked = true;
+
+    *ret_wakers = 0;
+    if (waiting->wait != NULL) {
+        is_blocked = waker_add(waiting->wait, ret_wakers);
+    }
+    for (; work != NULL; work = work->next) {
+        const struct wait *wait = work->blocker(work);
+
+        if (work->has_more_blockers) {
+            *ret_wakers = ANY_RANK;
+        } else if (wait != NULL) {
+            is_blocked = waker_add(wait, ret_wakers) && is_blocked;
+        }
+    }
+    return is_blocked;
+}
+
+/* Says who is to wake this rank, and then looks what has come meanwhile: until both fit. */
+static int32_t waiting_announce(struct hsdp_job *job, const struct waiting *waiting,
+                                struct hsdp_error *reterr)
+{
+    struct control_rank *own = &atomic_load(&job->control)->ranks[job->node_index];
+    int32_t status = HSDP_OK;
+    uint64_t announced = 0;
+    uint64_t wakers;
+
+    for (uint32_t round = 0; status == HSDP_OK && !waiting_is_over(job, waiting); round++) {
+        bool is_blocked = wakers_find(job, waiting, &wakers);
+
+        if (round > 0 && (announced == ANY_RANK || (is_blocked && wakers == announced))) {
+            break;
+        }
+        announced = round < ANNOUNCE_ROUNDS ? wakers : ANY_RANK;
+        atomic_store(&own->sleeps_for, announced);
+        __sync_synchronize(); /* what work reads in its progress comes after, however it reads it */
+        status = job_progress(job, reterr);
+    }
+    return status;
+}
+
 /* One sleep, at most until the next look; anything that is signalled from here on ends it. */
 static int32_t waiting_sleep(struct hsdp_job *job, struct waiting *waiting,
                              struct hsdp_error *reterr)
@@ -87,9 +149,7 @@ static int32_t waiting_sleep(struct hsdp_job *job, struct waiting *waiting,
     uint64_t wake_ns;
     int32_t status;
 
-    atomic_store(&own->is_sleeping, 1u);
-    __sync_synchronize(); /* what work reads in its progress comes after, however it reads it */
-    status = job_progress(job, reterr);
+    status = waiting_announce(job, waiting, reterr);
     if (status == HSDP_OK && !waiting_is_over(job, waiting)) {
         watch_tell(job, waiting, 0);
         status = watch_look(job, waiting, reterr);
@@ -98,7 +158,7 @@ static int32_t waiting_sleep(struct hsdp_job *job, struct waiting *waiting,
             control_sleep(control, job->node_index, bell, clock_left_ms(wake_ns, 1000));
         }
     }
-    atomic_store(&own->is_sleeping, 0u);
+    atomic_store(&own->sleeps_for, 0);
     return status;
 }
 
