@@ -35,7 +35,8 @@ HSDP_PLUGIN=$HSDP_TEST_PLUGIN timeout 60 "$bench/bench-step" -n 5000 -s 200 -r 2
     grep -q '"dtype":"bf16",.*"limit_us":[0-9.]*,"share_of_limit":[0-9.]*}$' \
         "$scratch/rows-step.part" &&
     grep -q '^{"params":200,"units":200,.*"step_us":[0-9.]*}$' "$scratch/step.part" &&
-    grep -q '^{"params":200,"units":2,' "$scratch/step.part"
+    grep -q '^{"params":200,"units":2,' "$scratch/step.part" &&
+    grep -q '^{"norm":"plain","ns_per_elem":[0-9.]*}$' "$scratch/step.part"
 tap_report $? "bench-step: large and small shards are stepped, and the parts say so" "$output"
 
 ! timeout 60 "$bench/bench-step" -n 1e6 >"$output" 2>&1 && grep -q 'a number from 1' "$output"
