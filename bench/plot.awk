@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # plot.awk RESULTS: the rows of results.json as a picture (SVG), with results.awk before it.
 #
-# A panel for each operation and number of ranks: time over bytes, both in powers of ten.
+# A panel for each operation and number of ranks: time over bytes, both in powers of ten. A step is no
+# collective.
 
-/"op":/ {
+list == "\"rows\":" && /"op":/ && !/"op":"step"/ {
     row_keep($0)
     ranks = member($0, "ranks")
     if (!(ranks in is_ranks)) {
@@ -194,11 +195,7 @@ BEGIN {
 
 END {
     sizes_find()
-    n_columns = 0
-    for (i = 1; i <= n_ops; i++) {
-        n_columns += ops[i] != "step"
-    }
-    total_width = left_margin + (n_columns - 1) * column + width + 30
+    total_width = left_margin + (n_ops - 1) * column + width + 30
     total_height = top_margin + (n_ranks - 1) * line + height + 40
     printf "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\">\n", total_width, \
         total_height
@@ -210,9 +207,6 @@ END {
     keys_draw(74)
     left = left_margin
     for (i = 1; i <= n_ops; i++) {
-        if (ops[i] == "step") {
-            continue
-        }
         times_find(ops[i])
         for (k = 1; k <= n_ranks; k++) {
             top = top_margin + (k - 1) * line

@@ -3,7 +3,7 @@
 #
 # form is "text", or "markdown": then with the machine before the tables.
 
-/"op":/ {
+list == "\"rows\":" && /"op":/ {
     row_keep($0)
 }
 
@@ -161,15 +161,22 @@ function op_print(op,    i) {
 
 # --------------------------------------------------------------------------------------- words
 
+function machine_line(what, words) {
+    print "| " what " | " words " |"
+}
+
 function machine_print() {
-    printf "Measured on %s, with %s cores (%s), %s MiB of memory, %s; ", member(machine, "cpu"), \
-        member(machine, "cores"), member(machine, "caches"), member(machine, "memory_mib"), \
-        member(machine, "kernel")
-    printf "huge pages: %s, in shared memory: %s; ", member(machine, "huge_pages"), \
-        member(machine, "huge_pages_shared")
-    printf "%s, `%s`; %s; %s; load when it began: %s; %s.\n", member(machine, "compiler"), \
-        member(machine, "cflags"), member(machine, "mpi"), member(machine, "gloo"), \
-        member(machine, "load_at_start"), member(machine, "date")
+    print "| measured on | " member(machine, "date") " |\n|---|---|"
+    machine_line("CPU", member(machine, "cpu") ", " member(machine, "cores") " cores")
+    machine_line("caches", member(machine, "caches"))
+    machine_line("memory", member(machine, "memory_mib") " MiB")
+    machine_line("huge pages", member(machine, "huge_pages") "; in shared memory: " \
+        member(machine, "huge_pages_shared"))
+    machine_line("kernel", member(machine, "kernel"))
+    machine_line("compiler", member(machine, "compiler") ", " member(machine, "cflags"))
+    machine_line("MPI", member(machine, "mpi"))
+    machine_line("gloo", member(machine, "gloo"))
+    machine_line("load when it began", member(machine, "load_at_start"))
 }
 
 function skipped_print(    row, reason) {

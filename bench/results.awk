@@ -1,6 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # What report.awk and plot.awk share: rows of results.json, which collect writes one a line, and words.
 
+# Which list of results.json the lines belong to: several benches have an "op".
+/^  "[a-z_]*": \[/ {
+    list = $1
+}
+
+/^  \]/ {
+    list = ""
+}
+
 # The value of a member of the object in a line: a number, or a text without its quotes; "" for null.
 function member(line, key,    at, value) {
     at = index(line, "\"" key "\":")
@@ -10,7 +19,9 @@ function member(line, key,    at, value) {
     value = substr(line, at + length(key) + 3)
     if (value ~ /^ *"/) {
         sub(/^ *"/, "", value)
-        return value ~ /^"/ || !match(value, /[^\\]"/) ? "" : substr(value, 1, RSTART)
+        value = value ~ /^"/ || !match(value, /[^\\]"/) ? "" : substr(value, 1, RSTART)
+        gsub(/\\"/, "\"", value)
+        return value
     }
     sub(/[,}].*/, "", value)
     return value == "null" ? "" : value

@@ -42,9 +42,13 @@ refuses() {
     fi
 }
 
-configure --without-cuda --without-nccl --without-mpi --without-openblas
+configure --without-cuda --without-nccl --without-mpi --without-gloo --without-openblas
 tap_report $? "configure: parts can be switched off" "$output"
 reports "configure: what was switched off is reported so" '^ +CUDA +no +switched off by --without-cuda$'
+reports "configure: a peer of the bench, too" '^ +gloo +no +switched off by --without-gloo$'
+grep -q "^BENCH_NO_MPI = no Open MPI (mpicc) at configure$" bench/Makefile &&
+    grep -q "^BENCH_NO_GLOO = no gloo at configure$" bench/Makefile
+tap_report $? "configure: make bench will say why it has no peers" bench/Makefile
 reports "configure: without a part of hsdp-gpt it is not built" '^ +hsdp-gpt +no +not built'
 rm "$scratch/cache" # it holds what pkg-config said
 refuses "configure: openblas forced on and missing" 'libopenblas-dev' \
@@ -60,6 +64,7 @@ rm "$scratch/cache"
 refuses "configure: cuda forced on and missing" 'nvidia-cuda-toolkit' --with-cuda="$scratch"
 refuses "configure: nccl forced on and missing" 'libnccl-dev' --with-nccl="$scratch"
 refuses "configure: mpi forced on and missing" 'libopenmpi-dev' --with-mpi="$scratch/mpicc"
+refuses "configure: gloo forced on and missing" 'libgloo-dev' --with-gloo CXX=false
 refuses "configure: a word that is no yes or no" "not 'maybe'" --with-yaml=maybe
 refuses "configure: a sanitizer that is none" "'bogus' is none of" --enable-sanitizers=bogus
 refuses "configure: sanitizers that exclude each other" 'exclude each other' \
