@@ -275,7 +275,7 @@ static void kind_write(const struct bench *bench, const struct kind *kind, struc
            report_ms, (double)cost->use.peak_bytes / 1e6, (double)cost->few_ranks_bytes / 1e6);
     if (bench->part != NULL) {
         fprintf(bench->part,
-                "{\"op\":\"plan\",\"strategy\":\"%s\",\"params\":%" PRIu32 ",\"units\":%" PRIu32
+                "{\"kind\":\"plan\",\"strategy\":\"%s\",\"params\":%" PRIu32 ",\"units\":%" PRIu32
                 ",\"blocks\":\"%s\",\"ranks\":1000000,\"ms\":%.3f,"
                 "\"ms_min\":%.3f,\"ms_max\":%.3f,\"segments_ms\":%.3f,\"report_ms\":%.3f,"
                 "\"peak_bytes\":%" PRId64 ",\"held_bytes\":%" PRId64
@@ -377,7 +377,7 @@ static void mesh_measure(const struct bench *bench)
     mesh = mesh_make(many_ranks);
     printf("\n%-44s%8s\n", "a mesh of 1,000,000 ranks", "ns");
     if (bench->part != NULL) {
-        fprintf(bench->part, "{\"op\":\"mesh\",\"ranks\":1000000,\"held_bytes\":%" PRId64,
+        fprintf(bench->part, "{\"kind\":\"mesh\",\"ranks\":1000000,\"held_bytes\":%" PRId64,
                 heap_use().held_bytes);
     }
     for (uint32_t q = 0; q < N_QUESTION_KINDS; q++) {

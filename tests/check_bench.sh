@@ -64,9 +64,9 @@ tap_report $? "collect: a folder without parts is refused" "$output"
 
 timeout 60 "$bench/bench-plan" -n 200 -r 2 -o "$scratch/plan.part" >"$output" 2>&1 &&
     [ "$(grep -c '^[a-z0-9]* *[0-9]* *\(none\|rows\|odd rows\) [ 0-9.]*$' "$output")" -eq 14 ] &&
-    grep -q '^{"op":"plan","strategy":"fsdp","params":200,"units":20,"blocks":"none","ranks":1000000,' \
+    grep -q '^{"kind":"plan","strategy":"fsdp","params":200,"units":20,"blocks":"none","ranks":1000000,' \
         "$scratch/plan.part" &&
-    grep -q '^{"op":"mesh","ranks":1000000,.*"index_ns":[0-9.]*}$' "$scratch/plan.part"
+    grep -q '^{"kind":"mesh","ranks":1000000,.*"index_ns":[0-9.]*}$' "$scratch/plan.part"
 tap_report $? "bench-plan: every kind is measured, and the part has all" "$output"
 rm -f "$scratch/plan.part"
 
