@@ -68,7 +68,8 @@ timeout 60 "$bench/bench-plan" -n 200 -r 2 -o "$scratch/plan.part" >"$output" 2>
         "$scratch/plan.part" &&
     grep -q '^{"kind":"mesh","ranks":1000000,.*"index_ns":[0-9.]*}$' "$scratch/plan.part"
 tap_report $? "bench-plan: every kind is measured, and the part has all" "$output"
-rm -f "$scratch/plan.part"
+mkdir "$scratch/host"
+mv "$scratch/plan.part" "$scratch/host"
 
 ! timeout 60 "$bench/bench-plan" -n 0 >"$output" 2>&1 && grep -q 'a number from 1' "$output"
 tap_report $? "bench-plan: no parameters are refused" "$output"
@@ -129,11 +130,20 @@ log_write "$scratch/logs/hsdp-1.json" 2.5
 log_write "$scratch/logs/hsdp-2.json" 2.5000001
 sed -i 's/"tokens_per_second": 300/"tokens_per_second": 600/' "$scratch/logs/hsdp-2.json"
 figures "only steps after the warm-up count" 0 '^hsdp, 2 ranks *600 *600 to 600 *2\.000 .* 70.0% *20.0% *10.0%$'
+cp "$scratch/logs/trainer.object" "$scratch/host"
 log_write "$scratch/logs/hsdp-2.json" 2.6
 figures "runs that learn something else are refused" 1 'hsdp-2.json learned something else'
 head -n 3 "$scratch/logs/hsdp-1.json" >"$scratch/logs/hsdp-2.json"
 figures "a run that is missing is told" 1 'hsdp-2.json has 1 runs'
 sed 's/"compute_seconds"/"compute"/' "$scratch/logs/hsdp-1.json" >"$scratch/logs/hsdp-2.json"
 figures "a figure that is missing is told" 1 'hsdp-2.json has no compute_seconds'
+
+echo '{"op":"unshard","dtype":"fp32","ranks":2,"bytes":65536,"ours_us":1,"limit_us":null}' >"$scratch/host/rows.part"
+"$here/../bench/collect" "$scratch/host" >"$output" 2>&1 &&
+    "$here/../bench/report" -m "$scratch/host/results.json" >"$output" 2>&1 &&
+    grep -q '^| hsdp | 2 | 600 | 600 to 600 | 2.00 | 2.00 to 2.00 | 70.0 % | 20.0 % | 10.0 % |$' "$output" &&
+    [ "$(grep -c '^| [a-z0-9]* | \(none\|rows\|odd rows\) | [0-9,]* | [0-9.]* ms |' "$output")" -eq 14 ] &&
+    grep -q '^A mesh of 1,000,000 ranks ([0-9]* bytes) answers in [0-9.]* ns' "$output"
+tap_report $? "report: training and planning are tables of the page" "$output"
 
 tap_done
