@@ -3,6 +3,7 @@
 #ifndef DEVICE_ADAMW_H
 #define DEVICE_ADAMW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,6 +49,7 @@ struct adamw_shard {
     enum dtype copies_dtype;
     enum dtype params_dtype;
     float grads_divisor; /* of undivided sums, by true division, before the factor; 0 = divided */
+    bool are_copies_streamed; /* around the caches: of more than these hold */
 };
 
 /*

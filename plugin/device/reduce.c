@@ -28,7 +28,8 @@ static const struct target part_target; /* none of this */
 /* What is a constant where a block is made, so that nothing is left of it there. */
 struct shape {
     uint32_t n_terms;
-    bool is_plain; /* all terms are of fp32, and not rounded */
+    bool is_alike; /* all terms are of this dtype, and none is rounded */
+    enum dtype dtype;
     bool has_norm;
 };
 
@@ -43,31 +44,29 @@ struct block {
 
 /* n values of a term, from the i-th of the block on. */
 PATH_INLINE struct vector term_get(const struct block *block, uint32_t index, size_t i, size_t n,
-                                   bool is_plain)
+                                   struct shape shape)
 {
     const struct tree_term *term = &block->sum->terms[index];
     const char *values = block->values[index];
     struct vector v;
 
-    if (is_plain) {
-        return vector_get(values + vector_bytes(DTYPE_FP32, i), DTYPE_FP32, n);
+    if (shape.is_alike) {
+        return vector_get(values + vector_bytes(shape.dtype, i), shape.dtype, n);
     }
     v = vector_get(values + vector_bytes(term->dtype, i), term->dtype, n);
     return term->dtype == term->wire ? v : vector_round(v, term->wire);
 }
 
 PATH_INLINE struct vector pair_sum(const struct block *block, uint32_t index, size_t i, size_t n,
-                                   bool is_plain)
+                                   struct shape shape)
 {
-    return vector_add(term_get(block, index, i, n, is_plain),
-                      term_get(block, index + 1, i, n, is_plain));
+    return vector_add(term_get(block, index, i, n, shape), term_get(block, index + 1, i, n, shape));
 }
 
 PATH_INLINE struct vector quad_sum(const struct block *block, uint32_t index, size_t i, size_t n,
-                                   bool is_plain)
+                                   struct shape shape)
 {
-    return vector_add(pair_sum(block, index, i, n, is_plain),
-                      pair_sum(block, index + 2, i, n, is_plain));
+    return vector_add(pair_sum(block, index, i, n, shape), pair_sum(block, index + 2, i, n, shape));
 }
 
 PATH_INLINE struct vector terms_sum(const struct block *block, size_t i, size_t n,
@@ -75,14 +74,13 @@ PATH_INLINE struct vector terms_sum(const struct block *block, size_t i, size_t 
 {
     switch (shape.n_terms) {
     case 1:
-        return term_get(block, 0, i, n, shape.is_plain);
+        return term_get(block, 0, i, n, shape);
     case 2:
-        return pair_sum(block, 0, i, n, shape.is_plain);
+        return pair_sum(block, 0, i, n, shape);
     case 4:
-        return quad_sum(block, 0, i, n, shape.is_plain);
+        return quad_sum(block, 0, i, n, shape);
     default:
-        return vector_add(quad_sum(block, 0, i, n, shape.is_plain),
-                          quad_sum(block, 4, i, n, shape.is_plain));
+        return vector_add(quad_sum(block, 0, i, n, shape), quad_sum(block, 4, i, n, shape));
     }
 }
 
@@ -132,7 +130,8 @@ PATH_INLINE void rows_sum(const struct block *block, const struct target *given,
 /* What is no whole row: the end of an array. */
 static void tail_sum(const struct block *block, const struct target *target)
 {
-    const struct shape shape = {block->sum->n_terms, false, target->adder != NULL};
+    const struct shape shape = {
+        .n_terms = block->sum->n_terms, .is_alike = false, .has_norm = target->adder != NULL};
     size_t first = block->n_elems - block->n_elems % VECTOR_LANES;
     size_t n = block->n_elems - first;
     struct norm_rows rows;
@@ -146,21 +145,45 @@ static void tail_sum(const struct block *block, const struct target *target)
     }
 }
 
-PATH_INLINE void shape_sum(const struct block *block, const struct target *target, bool is_plain,
-                           bool has_norm)
+/* The parts of a shape become constants one after another. */
+PATH_INLINE void shape_sum(const struct block *block, const struct target *target,
+                           struct shape shape)
 {
     switch (block->sum->n_terms) {
     case 1:
-        rows_sum(block, target, (struct shape){1, is_plain, has_norm});
+        shape.n_terms = 1;
+        rows_sum(block, target, shape);
         break;
     case 2:
-        rows_sum(block, target, (struct shape){2, is_plain, has_norm});
+        shape.n_terms = 2;
+        rows_sum(block, target, shape);
         break;
     case 4:
-        rows_sum(block, target, (struct shape){4, is_plain, has_norm});
+        shape.n_terms = 4;
+        rows_sum(block, target, shape);
         break;
     default:
-        rows_sum(block, target, (struct shape){8, is_plain, has_norm});
+        shape.n_terms = 8;
+        rows_sum(block, target, shape);
+        break;
+    }
+}
+
+PATH_INLINE void dtype_sum(const struct block *block, const struct target *target, bool has_norm)
+{
+    if (!block->sum->is_alike) {
+        shape_sum(block, target, (struct shape){0, false, DTYPE_FP32, has_norm});
+        return;
+    }
+    switch (block->sum->dtype) {
+    case DTYPE_FP32:
+        shape_sum(block, target, (struct shape){0, true, DTYPE_FP32, has_norm});
+        break;
+    case DTYPE_BF16:
+        shape_sum(block, target, (struct shape){0, true, DTYPE_BF16, has_norm});
+        break;
+    case DTYPE_FP16:
+        shape_sum(block, target, (struct shape){0, true, DTYPE_FP16, has_norm});
         break;
     }
 }
@@ -176,14 +199,10 @@ static void block_sum(const struct tree_sum *sum, const struct target *target, f
 
         block.values[k] = sum->terms[k].values + offset;
     }
-    if (sum->is_plain && target->adder != NULL) {
-        shape_sum(&block, target, true, true);
-    } else if (sum->is_plain) {
-        shape_sum(&block, target, true, false);
-    } else if (target->adder != NULL) {
-        shape_sum(&block, target, false, true);
+    if (target->adder != NULL) {
+        dtype_sum(&block, target, true);
     } else {
-        shape_sum(&block, target, false, false);
+        dtype_sum(&block, target, false);
     }
     if (n_elems % VECTOR_LANES != 0) {
         tail_sum(&block, target);
@@ -205,19 +224,14 @@ static bool dst_is_read(const struct reduce_spec *spec)
     return is_read;
 }
 
-/* How many elements lie before the first line that begins with one. */
-static size_t line_offset(const float *values)
-{
-    return -(uintptr_t)values % VECTOR_STREAM_BYTES / sizeof(*values);
-}
-
 /* Streaming needs lines that begin with the same elements in all destinations. */
 static bool spec_can_stream(const struct reduce_spec *spec)
 {
+    size_t lead = vector_lead(spec->dst, DTYPE_FP32);
     bool can_stream = spec->is_streamed;
 
     for (uint32_t i = 0; i < spec->n_copies; i++) {
-        can_stream = can_stream && line_offset(spec->copies[i]) == line_offset(spec->dst);
+        can_stream = can_stream && vector_lead(spec->copies[i], DTYPE_FP32) == lead;
     }
     return can_stream;
 }
@@ -236,13 +250,14 @@ static void tree_run(const struct tree *tree, const struct target *target, float
 static void target_run(const struct reduce_spec *spec, struct target *target)
 {
     const bool can_stream = spec_can_stream(spec);
+    const size_t lead = vector_lead(spec->dst, DTYPE_FP32);
     size_t first = 0;
     size_t n_block;
     struct tree tree;
 
     tree_init(&tree, spec);
-    if (can_stream) { /* up to the first whole line */
-        first = line_offset(spec->dst) < spec->n_elems ? line_offset(spec->dst) : spec->n_elems;
+    if (can_stream) {
+        first = lead < spec->n_elems ? lead : spec->n_elems;
         tree_run(&tree, target, spec->dst, 0, first);
         target->is_dst_streamed = !dst_is_read(spec);
         target->are_copies_streamed = true;

@@ -29,10 +29,11 @@ static void sum_append(struct tree *tree, const struct tree_sum *sum, float *par
     assert(tree->n_sums <= TREE_SUMS);
     *made = *sum;
     made->part = part;
-    made->is_plain = true;
+    made->is_alike = true;
+    made->dtype = sum->terms[0].dtype;
     for (uint32_t i = 0; i < sum->n_terms; i++) {
-        made->is_plain =
-            made->is_plain && sum->terms[i].dtype == DTYPE_FP32 && sum->terms[i].wire == DTYPE_FP32;
+        made->is_alike = made->is_alike && sum->terms[i].dtype == made->dtype &&
+                         sum->terms[i].wire == made->dtype;
     }
 }
 

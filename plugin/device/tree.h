@@ -37,8 +37,9 @@ struct tree_term {
 struct tree_sum {
     struct tree_term terms[TREE_TERMS];
     uint32_t n_terms;
-    bool is_plain; /* all terms are of fp32 and not rounded */
-    float *part;   /* where it goes; NULL: the last one, which is the result */
+    bool is_alike; /* all terms are of this dtype, and none is rounded */
+    enum dtype dtype;
+    float *part; /* where it goes; NULL: the last one, which is the result */
 };
 
 struct tree {

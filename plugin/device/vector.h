@@ -45,6 +45,12 @@ PATH_INLINE size_t vector_bytes(enum dtype dtype, size_t n_elems)
     return dtype == DTYPE_FP32 ? n_elems * sizeof(float) : n_elems * sizeof(uint16_t);
 }
 
+/* How many elements lie before the first line that begins with one. */
+PATH_INLINE size_t vector_lead(const void *dst, enum dtype dtype)
+{
+    return -(uintptr_t)dst % VECTOR_STREAM_BYTES / vector_bytes(dtype, 1);
+}
+
 PATH_INLINE struct vector vector_get_row(const void *values, enum dtype dtype)
 {
     switch (dtype) {
