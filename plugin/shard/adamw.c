@@ -182,6 +182,7 @@ struct copies {
     void *targets[STORE_MAX_TARGETS];
     uint32_t n_targets;
     enum dtype dtype;
+    bool are_streamed; /* all ranks' together are more than what stays in the caches until read */
 };
 
 /*
@@ -192,12 +193,14 @@ static void copies_find(struct hsdp_model *model, uint32_t unit, struct copies *
 {
     const struct plan_unit *plan_unit = &model->plan->units[unit];
 
-    ret->n_targets = 0;
+    memset(ret, 0, sizeof(*ret));
     ret->dtype = model->plan->classes[plan_unit->class_index].param_dtype;
     if (model->units[unit].is_viewed) {
         return;
     }
     ret->n_targets = model->ops->publish_targets(model->store, unit, 0, ret->targets);
+    ret->are_streamed = reduce_streams(model->plan->totals.n_state_elems * dtype_bytes(ret->dtype) *
+                                       ret->n_targets * model->plan->mesh->world_ranks);
     for (uint32_t i = 0; i < ret->n_targets; i++) {
         probe_write(job_probe(model->job), PROBE_PARAMS, unit, ret->targets[i],
                     plan_unit->buffers[0].shard_elems[HSDP_SHARD_STEP] * dtype_bytes(ret->dtype));
@@ -224,6 +227,7 @@ static void run_update(struct hsdp_model *model, const struct run *run,
     shard.copies = targets;
     shard.n_copies = copies->n_targets;
     shard.copies_dtype = copies->dtype;
+    shard.are_copies_streamed = copies->are_streamed;
     job_kernels(model->job)
         ->adamw(&model->adamw->constants[run->hyper_group], &shard,
                 (float)model->step.result.factor);
