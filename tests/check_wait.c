@@ -16,6 +16,7 @@ struct board {
     _Atomic uint64_t counters[3];
     _Atomic uint32_t n_done;
     _Atomic uint32_t n_worked; /* open work that has gone on */
+    int cpu;                   /* that all are bound to, where they are */
 };
 
 static void signal_all(struct hsdp_job *job, struct board *board, uint64_t value)
@@ -58,16 +59,68 @@ static uint64_t cpu_ms(void)
            (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000u;
 }
 
-static void one_processor_use(void)
+static void processor_use(int cpu)
 {
     cpu_set_t set;
-    int cpu = sched_getcpu();
 
-    ck_assert_int_ge(cpu, 0);
     CPU_ZERO(&set);
     CPU_SET(cpu, &set);
     ck_assert_int_eq(sched_setaffinity(0, sizeof(set), &set), 0);
 }
+
+/* Each on a processor of its own. */
+static void own_rank(uint32_t rank, void *shared)
+{
+    cpu_set_t set;
+    uint32_t cpu = 0;
+    struct hsdp_job *job;
+
+    (void)shared;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(set), &set), 0);
+    for (uint32_t n = 0; !CPU_ISSET(cpu, &set) || n++ < rank; cpu++) {
+    }
+    processor_use((int)cpu);
+    job = test_job_open("60");
+    ck_assert(!job->is_crowded);
+    test_job_end(job);
+}
+
+START_TEST(ranks_bound_to_a_processor_each_are_not_crowded)
+{
+    cpu_set_t set;
+
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(set), &set), 0);
+    if (CPU_COUNT(&set) >= 2) {
+        ranks_run(2, LIMIT_MS, own_rank, NULL);
+    }
+}
+END_TEST
+
+/* Two ranks are bound to one processor; those that may use all of them are not crowded. */
+static void half_rank(uint32_t rank, void *shared)
+{
+    cpu_set_t set;
+    int n_processors;
+    struct hsdp_job *job;
+
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(set), &set), 0);
+    n_processors = CPU_COUNT(&set);
+    if (rank < 2) {
+        processor_use(*(int *)shared);
+    }
+    job = test_job_open("60");
+    ck_assert_int_eq(job->is_crowded, rank < 2 || n_processors < 3);
+    test_job_end(job);
+}
+
+START_TEST(ranks_bound_to_one_processor_are_crowded)
+{
+    int *cpu = ranks_memory(sizeof(*cpu));
+
+    *cpu = sched_getcpu();
+    ranks_run(3, LIMIT_MS, half_rank, cpu);
+}
+END_TEST
 
 static void idle_rank(uint32_t rank, bool is_crowded, struct board *board)
 {
@@ -78,7 +131,7 @@ static void idle_rank(uint32_t rank, bool is_crowded, struct board *board)
     uint64_t before_ms;
 
     if (is_crowded) {
-        one_processor_use();
+        processor_use(board->cpu);
     }
     job = test_job_open("60");
     ck_assert(job->is_crowded || !is_crowded);
@@ -106,8 +159,10 @@ static void crowded_rank(uint32_t rank, void *shared)
 
 START_TEST(wait_that_lasts_leaves_the_processor_alone)
 {
-    ranks_run(2, LIMIT_MS, _i == 0 ? dedicated_rank : crowded_rank,
-              ranks_memory(sizeof(struct board)));
+    struct board *board = ranks_memory(sizeof(*board));
+
+    board->cpu = sched_getcpu();
+    ranks_run(2, LIMIT_MS, _i == 0 ? dedicated_rank : crowded_rank, board);
 }
 END_TEST
 
@@ -300,6 +355,8 @@ Suite *module_suite(void)
 
     tcase_set_timeout(tcase, 30);
     tcase_add_loop_test(tcase, wait_that_lasts_leaves_the_processor_alone, 0, 2);
+    tcase_add_test(tcase, ranks_bound_to_a_processor_each_are_not_crowded);
+    tcase_add_test(tcase, ranks_bound_to_one_processor_are_crowded);
     tcase_add_test(tcase, time_of_a_busy_processor_is_seen);
     tcase_add_test(tcase, signal_rings_once_and_only_who_sleeps_for_its_rank);
     tcase_add_loop_test(tcase, wait_for_two_wants_to_be_woken_by_one_that_is_missing, 0, 2);

@@ -413,6 +413,7 @@ static int32_t ranks_meet(struct hsdp_job *job, uint64_t start_ns, uint64_t dead
         return status;
     }
     node_index_find(job);
+    wait_init(job);
     recorder_open(job, start_ns);
     failure_share(job); /* an abort during the last moments of the meeting */
     status = watching_start(job, reterr);
@@ -438,12 +439,12 @@ int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
     if (atomic_load(&job->state) != JOB_CREATED || atomic_load(&job->control) != NULL) {
         return error_set(reterr, HSDP_ERR_STATE, "job: connect comes once, and it has come");
     }
-    wait_init(job);
     if (job->launch.world_ranks == 1) {
         size = job_control_size(job);
         status = control_map(-1, &size, &control, reterr);
         if (status == HSDP_OK) {
             atomic_store(&job->control, control);
+            wait_init(job);
             recorder_open(job, start_ns);
             failure_share(job);
         }

@@ -198,7 +198,7 @@ struct waiting {
     uint64_t away_ns;        /* as in work */
     uint64_t serial;         /* among the waits of the job */
 };
-/** Finds out how to spin, of the processors that this process may use. */
+/** Finds out how to spin: how many processors the ranks of this node have, which have met. */
 void wait_init(struct hsdp_job *job);
 int32_t wait_run(struct hsdp_job *job, struct waiting *waiting, struct hsdp_error *reterr);
 

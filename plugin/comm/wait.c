@@ -11,15 +11,31 @@
 #define ANNOUNCE_ROUNDS    4u /* of saying who is to wake a rank, before all are */
 #define ANY_RANK           UINT64_MAX
 
+/* Crowded are ranks that have fewer processors than there are ranks with no others: each bound to
+ * one of its own they are not. */
 void wait_init(struct hsdp_job *job)
 {
-    cpu_set_t set;
-    int n_processors = 1;
+    const struct control *control = atomic_load(&job->control);
+    uint32_t n_processors = 1;
+    uint32_t n_ranks = 0;
+    cpu_set_t own;
 
-    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-        n_processors = CPU_COUNT(&set);
+    CPU_ZERO(&own);
+    if (sched_getaffinity(0, sizeof(own), &own) == 0) {
+        n_processors = (uint32_t)CPU_COUNT(&own);
     }
-    job->is_crowded = job->launch.local_ranks > (uint32_t)n_processors;
+    for (uint32_t rank = 0; rank < control->n_ranks; rank++) {
+        cpu_set_t theirs;
+        cpu_set_t common;
+
+        if (sched_getaffinity((pid_t)control->ranks[rank].pid, sizeof(theirs), &theirs) != 0) {
+            n_ranks++;
+            continue;
+        }
+        CPU_AND(&common, &own, &theirs);
+        n_ranks += (uint32_t)CPU_EQUAL(&common, &theirs);
+    }
+    job->is_crowded = n_ranks > n_processors;
     job->spin_tries = job->is_crowded ? SPIN_TRIES_CROWDED : SPIN_TRIES;
 }
 
