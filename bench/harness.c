@@ -47,15 +47,16 @@ struct times {
 static const char *const op_names[N_OPS] = {"unshard", "reduce_scatter", "all_reduce"};
 static const size_t row_bytes[] = {64 * KIB, MIB, 16 * MIB, 128 * MIB};
 
+/* In one piece, since other ranks may have something to say, too. */
 void fail(const char *format, ...)
 {
+    char words[512];
     va_list arguments;
 
-    fprintf(stderr, "bench-%s: ", contender.name);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    vsnprintf(words, sizeof(words), format, arguments);
     va_end(arguments);
-    fputc('\n', stderr);
+    fprintf(stderr, "bench-%s: %s\n", contender.name, words);
     exit(EXIT_FAILURE);
 }
 

@@ -58,7 +58,7 @@ contender_check() {
     contend "$1" && [ "$(wc -l <"$scratch/lines")" -eq "$2" ] &&
         [ "$(cut -f 3-6 "$scratch/lines" | sort -u | wc -l)" -eq "$3" ]
     tap_report $? "$1: every row is measured" "$output"
-    ! contend "$1" -x && grep -q '^bench-[a-z]*: 1 elements are wrong, first element' "$output"
+    ! contend "$1" -x && grep -q '^bench-[a-z]*: wrong elements: 1, the first is' "$output"
     tap_report $? "$1: an element that is wrong is found" "$output"
     [ ! -s "$scratch/lines" ]
     tap_report $? "$1: and is no measurement" "$scratch/lines"
@@ -151,7 +151,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 case $PLAYED:$setting in
-wrong:*) echo 'bench-mpi: 1 elements are wrong, first element 7: 1 instead of 2' && exit 1 ;;
+wrong:*) echo 'bench-mpi: wrong elements: 1, the first is 7: 1 instead of 2' && exit 1 ;;
 *:ucx) echo 'pml ucx is not there' && exit 1 ;;
 *:ring) time=0.5 ;;
 *) time=800 ;;
