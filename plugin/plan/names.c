@@ -41,7 +41,7 @@ static uint32_t name_hash(const char *name)
         name += n_bytes;
         n_left -= n_bytes;
     }
-    return (uint32_t)hash;
+    return (uint32_t)(hash * HASH_FACTOR >> 32);
 }
 
 /* The entry of a name, or the free one where it belongs. */

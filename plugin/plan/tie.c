@@ -49,9 +49,9 @@ static void holders_fill(const struct hsdp_mesh *mesh, struct plan_tie *tie)
     }
 }
 
-int32_t plan_tie_read(const struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
-                      const struct plan_param *param, struct plan_tie *ret,
-                      struct hsdp_error *reterr)
+static int32_t tie_read(const struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
+                        const struct plan_param *param, struct plan_tie *ret,
+                        struct hsdp_error *reterr)
 {
     const struct plan_class *klass = &plan->classes[plan->units[param->unit].class_index];
     struct plan_tie tie = {.param = plan->n_params};
@@ -59,10 +59,6 @@ int32_t plan_tie_read(const struct hsdp_plan *plan, const struct hsdp_param_spec
     int64_t own;
     int32_t status;
 
-    ret->n_holders = 1;
-    if (spec->tied_over == NULL) {
-        return HSDP_OK;
-    }
     snprintf(what, sizeof(what), "plan: param \"%.128s\": tied_over", spec->name);
     status = selector_parse(plan->mesh, what, spec->tied_over, &tie.selector, reterr);
     if (status != HSDP_OK) {
@@ -91,6 +87,14 @@ int32_t plan_tie_read(const struct hsdp_plan *plan, const struct hsdp_param_spec
     }
     *ret = tie;
     return HSDP_OK;
+}
+
+int32_t plan_tie_read(const struct hsdp_plan *plan, const struct hsdp_param_spec *spec,
+                      const struct plan_param *param, struct plan_tie *ret,
+                      struct hsdp_error *reterr)
+{
+    ret->n_holders = 1;
+    return spec->tied_over == NULL ? HSDP_OK : tie_read(plan, spec, param, ret, reterr);
 }
 
 void plan_ties_place(struct hsdp_plan *plan)
