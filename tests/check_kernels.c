@@ -155,6 +155,30 @@ START_TEST(convert_is_the_same_on_every_path)
 }
 END_TEST
 
+/* So much that it is streamed, from the middle of a line to the middle of another. */
+START_TEST(convert_of_more_than_the_caches_hold_is_that_of_its_pieces)
+{
+    enum { N_ELEMS = (16 << 20) / 2 + 100, N_PIECE = 10000, OFFSET = 3 };
+    static float values[N_ELEMS];
+    static uint16_t expected[N_ELEMS + 2 * OFFSET];
+    static uint16_t found[N_ELEMS + 2 * OFFSET];
+    uint64_t state = 3;
+
+    for (size_t i = 0; i < N_ELEMS; i++) {
+        values[i] = values_float(&state, 100, 40);
+    }
+    for (size_t i = 0; i < N_ELEMS; i += N_PIECE) {
+        cast_convert(expected + OFFSET + i, dtypes[_i], values + i, DTYPE_FP32,
+                     N_ELEMS - i < N_PIECE ? N_ELEMS - i : N_PIECE);
+    }
+    for (uint32_t p = 0; p < kernels_n_paths(); p++) {
+        memset(found, 0, sizeof(found));
+        kernels_path(p)->convert(found + OFFSET, dtypes[_i], values, DTYPE_FP32, N_ELEMS);
+        ck_assert(memcmp(found, expected, sizeof(found)) == 0);
+    }
+}
+END_TEST
+
 START_TEST(round_is_the_same_on_every_path)
 {
     struct round round = round_of(_i);
@@ -379,6 +403,8 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, from_fp32_around_every_tie_is_the_same_on_every_path, 1, N_DTYPES);
     tcase_add_loop_test(tcase, casts_of_any_length_are_the_same_on_every_path, 0, n_rounds);
     tcase_add_loop_test(tcase, convert_is_the_same_on_every_path, 0, n_rounds);
+    tcase_add_loop_test(tcase, convert_of_more_than_the_caches_hold_is_that_of_its_pieces, 1,
+                        N_DTYPES);
     tcase_add_loop_test(tcase, round_is_the_same_on_every_path, 0, n_rounds);
     tcase_add_loop_test(tcase, tree_is_the_same_on_every_path, 0, n_rounds);
     tcase_add_loop_test(tcase, add_and_divide_are_the_same_on_every_path, 0, n_rounds);

@@ -16,6 +16,8 @@
  * is documented only in the arithmetic that fp_mode_enter sets.
  */
 
+/* What is larger than the caches is written around them (reduce_streams), and there on return. */
+
 /* dst = src, exactly. */
 void cast_to_fp32(float *dst, const void *src, enum dtype src_dtype, size_t n_elems);
 
