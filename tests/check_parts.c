@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All-reduce in parts: who sums up what for whom, and that traffic is what the plan says. */
+/* All-reduce in parts: who sums up what for whom, traffic as the plan says, and large sums. */
 #include <check.h>
 #include <stdio.h>
 
@@ -219,12 +219,68 @@ START_TEST(traffic_of_a_step_is_what_the_plan_says)
 }
 END_TEST
 
+/* -------------------------------------------------------------------------------- large sums */
+
+#define N_LARGE 2200003u
+
+/* Without the ways of host.h, which take one element after another. */
+static void large_pass(struct host *host)
+{
+    struct hsdp_tensor view = host_view(host, 0, HSDP_VIEW_GRAD);
+    float *grads = (float *)((uint8_t *)view.base + view.byte_offset);
+
+    host_pass_begin(host, HSDP_SCOPE_FULL);
+    host_acquire(host, 0);
+    for (uint32_t elem = 0; elem < N_LARGE; elem++) {
+        grads[elem] = (float)(host->rank + elem % 17);
+    }
+    host_hand_over(host, 0);
+    host_pass_end(host);
+}
+
+static void large_rank(uint32_t rank, void *shared)
+{
+    struct hsdp_segment segment;
+    struct hsdp_tensor view;
+    uint64_t n_segments;
+    struct host host;
+
+    (void)shared;
+    host_open(&host, rank, "dp=4", host_settings, "unit z: z[2200003]");
+    large_pass(&host);
+    large_pass(&host);
+    host_step(&host, 0.0);
+    host_must(&host, host.api->plan->segments(host.plan, 0, HSDP_SHARD_STEP, rank, &segment,
+                                              sizeof(segment), 1, &n_segments, &host.err));
+    host_must(&host,
+              host.api->model->flat_view(host.model, 0, 0, HSDP_FLAT_GRAD, &view, &host.err));
+    for (uint64_t i = 0; i < segment.n_elems; i++) {
+        float found = ((float *)((uint8_t *)view.base + view.byte_offset))[i];
+        float of_one_pass = 6.0f + 4.0f * (float)((segment.param_offset_elems + i) % 17);
+
+        ck_assert(found == 2.0f * of_one_pass / 4.0f);
+    }
+    host_step_end(&host);
+    host_close(&host);
+}
+
+/* What is larger than the caches is written around them; where lines are read as well, as here in
+ * the second pass, only into the copies. */
+START_TEST(sums_larger_than_the_caches_are_right)
+{
+    static const int strategies_of[] = {0, 4, 6}; /* ddp, hsdp, hfsdp */
+
+    host_settings_set(strategies_of[_i], "shard_size=2 accumulation_scope=full");
+    ranks_run(4, RANKS_LIMIT_MS, large_rank, NULL);
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("parts");
     TCase *tcase = tcase_create("parts");
 
-    tcase_set_timeout(tcase, 30);
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, step_parts_are_as_equal_as_lines_allow);
     tcase_add_test(tcase, step_parts_of_small_shards_may_be_empty);
     tcase_add_test(tcase, step_part_of_a_shard_without_replicas_is_the_shard);
@@ -232,6 +288,7 @@ Suite *module_suite(void)
                         6 * HOST_N_STRATEGIES);
     tcase_add_loop_test(tcase, traffic_of_a_step_is_what_the_plan_says, 0,
                         4 * HOST_N_SCOPES * HOST_N_STRATEGIES);
+    tcase_add_loop_test(tcase, sums_larger_than_the_caches_are_right, 0, 3);
     suite_add_tcase(suite, tcase);
     return suite;
 }
