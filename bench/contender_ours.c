@@ -1,20 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin as a contender: one unit of one parameter, through the public tables as any host. */
+#include <math.h>
+
 #include "contender.h"
 #include "hsdp/hsdp.h"
 #include "hsdp/loader.h"
 
 /*
  * unshard: a new epoch of parameters, then unit.unshard until its ticket is done. The two others:
- * unit.reduce of the whole gradient until its ticket is done, under fsdp and ddp. The engine adds
- * up the exact norm in the last reduction of a window, and this one is it.
+ * unit.reduce of the whole gradient until its ticket is done, under fsdp and ddp: sums alone, which
+ * is what peers do, and in the variant "norm" with the exact norm of the mean, which the engine
+ * adds up in the last reduction of a window, and this one is it. It takes the power of the step
+ * before: that of infinity, a maximum, is found in the step.
  */
+#define NORM_VARIANT 1u
+
 static struct {
     hsdp_plugin *plugin;
     const struct hsdp_api *api;
     hsdp_job *job;
     hsdp_model *model;
     struct row row;
+    double norm_p;
     struct piece params; /* of the whole buffer, once unsharded */
     struct piece shard;  /* what this rank writes before an unshard */
     struct piece grads;  /* before a reduction */
@@ -52,7 +59,9 @@ static void ours_end(void)
 
 static const char *ours_variant(const struct row *row, uint32_t index)
 {
-    (void)row;
+    if (index == NORM_VARIANT && row->op != OP_UNSHARD) {
+        return "norm";
+    }
     return index == 0 ? "" : NULL;
 }
 
@@ -144,8 +153,8 @@ static void ours_row_begin(const struct row *row, uint32_t variant)
     hsdp_mesh *mesh;
     hsdp_plan *plan;
 
-    (void)variant;
     ours.row = *row;
+    ours.norm_p = variant == NORM_VARIANT ? 2.0 : INFINITY;
     mesh = mesh_make();
     plan = plan_make(mesh);
     must(ours.api->model->create(ours.job, plan, &ours.model, &err));
@@ -203,6 +212,7 @@ static struct piece ours_result(void)
     }
     must(ours.api->unit->release(ours.model, 0, NULL, &err));
     must(ours.api->unit->backward_end(ours.model, ours.pass, NULL, NULL, &err));
+    spec.norm_p = ours.norm_p;
     must(ours.api->step->begin(ours.model, &spec, NULL, &err));
     must(ours.api->step->result(ours.model, &info, &err));
     return ours.mean;

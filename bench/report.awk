@@ -37,6 +37,7 @@ function columns_find(op,    i, row) {
     for (i = 1; i <= n_rows[op]; i++) {
         row = rows[op, i]
         has["bus"] = has["bus"] || member(line_of[row], "limit_us") != ""
+        has["norm"] = has["norm"] || member(line_of[row], "with_norm_us") != ""
         has["read"] = has["read"] || member(line_of[row], "first_read_us") != ""
         has["mpi"] = has["mpi"] || member(peer_line_of[row, "openmpi"], "peer_us") != ""
         has["gloo"] = has["gloo"] || member(peer_line_of[row, "gloo"], "peer_us") != ""
@@ -69,6 +70,9 @@ function head(op) {
         cell("bus", 10)
         cell("share", 7)
     }
+    if (has["norm"]) {
+        cell("with norm", 10)
+    }
     if (has["gloo"]) {
         cell("gloo", 10)
         cell("ratio", 9)
@@ -81,7 +85,7 @@ function head(op) {
 
 # Below the head of Markdown: texts to the left, figures to the right.
 function rule(    n_figures, i) {
-    n_figures = 2 + 3 * has["mpi"] + 2 * has["bus"] + 2 * has["gloo"]
+    n_figures = 2 + 3 * has["mpi"] + 2 * has["bus"] + 2 * has["gloo"] + has["norm"]
     n_figures += has["read"] * (1 + has["mpi"])
     printf "|---|---|"
     for (i = 1; i <= n_figures; i++) {
@@ -121,6 +125,9 @@ function peers_print(own, mpi, gloo) {
     if (has["bus"]) {
         cell(time_words(member(own, "limit_us")), 10)
         cell(share_words(member(own, "share_of_limit")), 7)
+    }
+    if (has["norm"]) {
+        cell(time_words(member(own, "with_norm_us")), 10)
     }
     if (has["gloo"]) {
         cell(time_words(member(gloo, "peer_us")), 10)

@@ -3,11 +3,13 @@
 #
 # SKIPPED has lines of contender and reason; LINES of round, contender, setting, op, dtype, ranks,
 # bytes, us, us with one read of the result; all between tabs. The setting with the least median is
-# the contender's time. A row of JSON a line, for each row of ours and each peer:
+# the contender's time; of ours, "norm" does more than peers do and is told beside it. A row of JSON a
+# line, for each row of ours and each peer:
 #
 #     ours_us, peer_us, limit_us   medians over the rounds, of the bus for the limit
 #     ratio                        peer_us / ours_us; ratio_min and ratio_max of single rounds
 #     share_of_limit               limit_us / ours_us
+#     with_norm_us                 of a reduction: ours with the exact norm of its result
 #     first_read_us                of an unshard: it and one read of all of it; of the peer likewise
 #     settings                     of the peer: the median of each that was tried
 
@@ -57,6 +59,10 @@ function best_find(key,    i, setting, value) {
         setting = settings[key, i]
         value = median(us, key, setting, n[key, setting])
         medians[key, i] = value
+        if (key ~ /^ours/ && setting == "norm") {
+            with_norm_us[key] = value
+            continue
+        }
         if (!(key in best_us) || value < best_us[key]) {
             best[key] = setting
             best_us[key] = value
@@ -122,6 +128,9 @@ function row_write(row, peer,    field, ours, is_unshard) {
         text(field[1]), text(field[2]), field[3], field[4], n_rounds, number(best_us[ours])
     if (is_unshard) {
         printf ",\"first_read_us\":%s", number(best_read_us[ours])
+    }
+    if (ours in with_norm_us) {
+        printf ",\"with_norm_us\":%s", number(with_norm_us[ours])
     }
     limit_write(ours, "bus" FS row)
     if ((peer FS row) in best_us) {
