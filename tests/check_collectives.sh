@@ -177,6 +177,8 @@ PLAYED=wrong
 refuses "collectives: a wrong result ends it" 'mpi (default) on 2 ranks has failed' measure
 refuses "collectives: ours has to run" 'ours on 2 ranks has failed' \
     env HSDP_PLUGIN="$scratch/none.so" "$scripts/collectives" -r 1 -n 2 -b 65536 "$scratch/build"
+refuses "collectives: rounds that are no number" '-r 2e1: a number' "$scripts/collectives" -r 2e1 \
+    "$scratch/build"
 refuses "collectives: a folder without programs" 'usage: collectives' "$scripts/collectives" "$scratch"
 
 # ---------------------------------------------------------------------------------- figures
