@@ -5,6 +5,7 @@
 
 list == "\"rows\":" && /"op":/ {
     row_keep($0)
+    n_rounds = member($0, "rounds") == "" ? n_rounds : member($0, "rounds")
 }
 
 /"machine":/ {
@@ -184,6 +185,7 @@ function machine_print() {
     machine_line("MPI", member(machine, "mpi"))
     machine_line("gloo", member(machine, "gloo"))
     machine_line("load when it began", member(machine, "load_at_start"))
+    machine_line("rounds of the collectives", n_rounds)
 }
 
 function skipped_print(    row, reason) {
@@ -197,7 +199,9 @@ function skipped_print(    row, reason) {
 }
 
 END {
-    if (form == "markdown" && machine != "") {
+    if (form == "text") {
+        print "\nmedians of " n_rounds " rounds; ratio: how many times as long as ours the other takes"
+    } else if (machine != "") {
         machine_print()
     }
     for (i = 1; i <= n_ops; i++) {

@@ -216,6 +216,8 @@ json_is_whole "results: in JSON" "$known/results.json"
 
 cat >"$scratch/wanted" <<'TEXT'
 
+medians of 2 rounds; ratio: how many times as long as ours the other takes
+
 step           dtype      size      ours       bus  share
 1 rank         bf16     29 MiB   1.50 ms   1.20 ms   80 %
 
