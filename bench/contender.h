@@ -31,6 +31,7 @@ struct meeting {
     const char *path; /* the file of it, the same for all ranks */
     uint32_t rank;
     uint32_t n_ranks;
+    uint32_t n_cores;        /* for all of them; one itself may be bound to a core */
     uint32_t ranks_per_core; /* at least 1 */
 };
 

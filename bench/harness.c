@@ -17,6 +17,7 @@
 #define N_WARM_UP 1u
 #define MIN_TURNS 2u
 #define MAX_TURNS 51u
+#define MAX_CORES 65536u
 #define KIB       ((size_t)1024)
 #define MIB       (1024 * KIB)
 #define NS_PER_US 1e3
@@ -261,7 +262,7 @@ static void options_parse(struct harness *harness, int argc, char **argv)
     struct options *options = &harness->options;
     int option;
 
-    while ((option = getopt(argc, argv, "m:o:s:f:b:t:xV")) != -1) {
+    while ((option = getopt(argc, argv, "m:o:s:f:b:t:c:xV")) != -1) {
         if (option == 'm') {
             harness->meeting.path = optarg;
         } else if (option == 'o') {
@@ -274,17 +275,20 @@ static void options_parse(struct harness *harness, int argc, char **argv)
             options->max_bytes = number_parse(optarg, SIZE_MAX);
         } else if (option == 't') {
             options->row_ns = number_parse(optarg, 3600000) * CLOCK_NS_PER_MS;
+        } else if (option == 'c') {
+            harness->meeting.n_cores = (uint32_t)number_parse(optarg, MAX_CORES);
         } else if (option == 'V') {
             puts(contender.version == NULL ? contender.name : contender.version());
             exit(EXIT_SUCCESS);
         } else if (option == 'x') {
             options->is_spoiled = true;
         } else {
-            fail("usage: -m file [-o results] [-s setting] [-f op] [-b max bytes] [-t ms a row]");
+            fail("usage: -m file [-o results] [-s setting] [-f op] [-b max bytes] [-t ms a row] "
+                 "[-c cores]");
         }
     }
-    if (harness->meeting.path == NULL) {
-        fail("-m says no file in which the ranks meet");
+    if (harness->meeting.path == NULL || harness->meeting.n_cores == 0) {
+        fail("-m says no file in which the ranks meet, or -c no cores");
     }
 }
 
@@ -304,6 +308,7 @@ int main(int argc, char **argv)
     struct harness harness = {.options = {.max_bytes = SIZE_MAX, .row_ns = 40 * CLOCK_NS_PER_MS}};
 
     harness.options.setting = "";
+    harness.meeting.n_cores = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
     options_parse(&harness, argc, argv);
     harness.meeting.rank = identity_of("RANK", "OMPI_COMM_WORLD_RANK");
     harness.meeting.n_ranks = identity_of("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE");

@@ -16,15 +16,6 @@
 #define SPIN_NS  UINT64_C(2000000)
 #define LIMIT_NS UINT64_C(100000000000) /* a rank that is later than that has failed */
 
-/* Of the machine: a rank itself may be bound to one core. */
-static uint32_t ranks_per_core(uint32_t n_ranks)
-{
-    long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t n = n_cores < 1 ? n_ranks : n_ranks / (uint32_t)n_cores;
-
-    return n == 0 ? 1 : n;
-}
-
 void meeting_open(struct meeting *meeting)
 {
     int fd = open(meeting->path, O_RDWR | O_CLOEXEC);
@@ -38,7 +29,7 @@ void meeting_open(struct meeting *meeting)
         fail("%s: %s", meeting->path, strerror(errno));
     }
     close(fd);
-    meeting->ranks_per_core = ranks_per_core(meeting->n_ranks);
+    meeting->ranks_per_core = (meeting->n_ranks + meeting->n_cores - 1) / meeting->n_cores;
 }
 
 static void pause_briefly(void)

@@ -32,7 +32,7 @@ struct meeting_page {
                                                          ahead of rank 0, which reads them */
 };
 
-/* Fills what path, rank and n_ranks do not say. */
+/* Fills what path, rank, n_ranks and n_cores do not say. */
 void meeting_open(struct meeting *meeting);
 
 /*

@@ -38,6 +38,7 @@ FILENAME == ARGV[1] {
     i = ++n[key, $3]
     us[key, $3, i] = $8
     read_us[key, $3, i] = $9
+    round_us[key, $3, $1] = $8
     n_rounds = $1 > n_rounds ? $1 : n_rounds
 }
 
@@ -84,12 +85,14 @@ function text(value) {
     return "\"" value "\""
 }
 
-# Ratios of single rounds: both contenders have run in each.
+# Ratios of the rounds in which both contenders have run.
 function ratios_write(ours, peer,    i, ratio, least, most) {
-    for (i = 1; i <= n[ours, best[ours]] && i <= n[peer, best[peer]]; i++) {
-        ratio = us[peer, best[peer], i] / us[ours, best[ours], i]
-        least = i == 1 || ratio < least ? ratio : least
-        most = i == 1 || ratio > most ? ratio : most
+    for (i = 1; i <= n_rounds; i++) {
+        if (((ours, best[ours], i) in round_us) && ((peer, best[peer], i) in round_us)) {
+            ratio = round_us[peer, best[peer], i] / round_us[ours, best[ours], i]
+            least = least == "" || ratio < least ? ratio : least
+            most = most == "" || ratio > most ? ratio : most
+        }
     }
     printf ",\"ratio\":%s,\"ratio_min\":%s,\"ratio_max\":%s", number(best_us[peer] / best_us[ours]), \
         number(least), number(most)

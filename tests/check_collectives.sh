@@ -95,9 +95,12 @@ refuses() {
     tap_report $? "$name" "$output"
 }
 
+contend bus -c 1
+tap_report $? "bus: ranks that share a core" "$output"
 refuses "harness: what is no number" 'a number up to' contend bus -t soon
 refuses "harness: an option that is none" 'usage: -m file' contend bus -q
 refuses "harness: no file to meet in" '-m says no file' "$programs/bench-bus" -t 1
+refuses "harness: no cores" 'or -c no cores' contend bus -c 0
 refuses "harness: no launcher" 'neither RANK nor' env -u RANK "$programs/bench-bus" -m "$scratch/none"
 refuses "harness: ranks that cannot share" 'cannot share a power of two' timeout 60 "$HSDP_RUN" -q \
     -n 3 -- "$programs/bench-bus" -m "$scratch/run/meeting"
