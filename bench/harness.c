@@ -14,8 +14,8 @@
 #include "meeting.h"
 #include "pattern.h"
 
-#define N_WARM_UP 1u
-#define MIN_TURNS 2u
+#define N_WARM_UP 3u
+#define MIN_TURNS 5u
 #define MAX_TURNS 51u
 #define MAX_CORES 65536u
 #define KIB       ((size_t)1024)
