@@ -10,15 +10,16 @@ extern "C" {
 #endif
 
 /*
- *     begin    divides, and starts one collective for norm, non-finite flag and token weight
+ *     begin    starts one collective for norm, non-finite flag and token weight
  *     result   waits for it
  *     ...      the optimizer writes HSDP_FLAT_MASTER and states, from HSDP_FLAT_GRAD * factor
  *     end      publishes the new parameters            (or discard: nothing is published)
  *
+ * What a host sees of gradients in a step, HSDP_FLAT_GRAD and what export_param writes, is divided.
  * The squared norm is the exact sum of the squares of the divided fp32 gradients, rounded once to
  * fp64; each logical element counts once, also what is tied over pipeline stages. It does not
  * depend on strategy, sharding or order. Other norm_p likewise: powers and root are good to 1e-15,
- * the sum of the powers is exact; they take ten to twenty times the time of p = 1 and 2.
+ * the sum of the powers is exact; they take some tens of times as long as p = 1 and 2.
  *
  *     factor = gradient_scale / weight * clip,  clip = min(1, max_norm / (norm + 1e-6))
  *

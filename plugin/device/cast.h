@@ -10,13 +10,13 @@
 
 /*
  * The rules of half.h, element by element. Arrays are (n_elems,), contiguous, aligned to their
- * element; source and destination are the same array (fp32 only) or do not overlap.
+ * element; source and destination are the same array (fp32 only) or do not overlap. A conversion
+ * that writes more than the last cache can keep (reduce_streams) writes around the caches, and what
+ * it has written is there when the call returns.
  *
  * Like everything in device/: calls cannot fail, allocate nothing, keep nothing, and compute what
  * is documented only in the arithmetic that fp_mode_enter sets.
  */
-
-/* What is larger than the caches is written around them (reduce_streams), and there on return. */
 
 /* dst = src, exactly. */
 void cast_to_fp32(float *dst, const void *src, enum dtype src_dtype, size_t n_elems);
