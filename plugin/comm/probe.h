@@ -18,7 +18,7 @@
 
 /* What is read or written. Most of it lies in the regions of comm/shm_store.h. */
 enum probe_area {
-    PROBE_PARAMS,       /* parameters: hosts read them; publishing writes the copies of peers */
+    PROBE_PARAMS,       /* parameters: hosts read them; AdamW and publishing write peers' */
     PROBE_MASTER,       /* the step shard: the parameters themselves where it is stepped in place */
     PROBE_FLAT,         /* a step shard of anything, in an import, an export or a sync */
     PROBE_GRADS,        /* reduced gradients; replicas write each other's */

@@ -31,8 +31,9 @@
  *
  * (*) This rank's parameter shard, in the compute dtype. Where the optimizer is sharded further
  * than the parameters (zero1, zero2, hfsdp), the peers of S\P write it too: each its own step
- * slice, in publish. An unsharded buffer is the shards of its peers mapped back to back, read-only:
- * nothing is copied. Masters that are not the parameters themselves are private.
+ * slice, in publish, or before that in hsdp.adamw (publish_targets). An unsharded buffer is the
+ * shards of its peers mapped back to back, read-only: nothing is copied. Masters that are not the
+ * parameters themselves are private.
  *
  * (**) Reduced gradients. Where R spans more than S (ddp, hsdp) several ranks, the replicas, have
  * the same step shard. Each sums up one part of it (plan_step_part) and writes that into the step
@@ -166,7 +167,7 @@ enum shm_stage {
     SHM_IDLE,
     SHM_QUEUED,  /* an earlier unit of the pass has not been handed over */
     SHM_SOURCE,  /* peers may still read the last contribution */
-    SHM_INNER,   /* contributions of the inner group are awaited */
+    SHM_INNER,   /* contributions of the others are awaited */
     SHM_RESTING, /* peers may still read the last inner sum */
     SHM_OUTER,   /* inner sums of the outer group are awaited */
     SHM_SHARED,  /* the replicas' parts of the step sums are awaited */
@@ -192,10 +193,10 @@ struct shm_reduction {
     enum shm_source_kind source;
 };
 
-/* What a reduction has added up on the way. */
+/* The norm of a part of step sums, which the reduction that made them has added up. */
 struct shm_norm {
     struct norm_sum sum;
-    double p; /* 0 = nothing */
+    double p; /* 0 = it was not told to */
 };
 
 /* An unshard in flight. */

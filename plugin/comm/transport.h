@@ -153,7 +153,7 @@ struct transport_ops {
     const void *(*params)(struct store *store, uint32_t unit, uint32_t buffer); /* unsharded */
     void *(*grads)(struct store *store, uint32_t unit);                         /* unsharded */
     void *(*master)(struct store *store, uint32_t unit, uint32_t buffer);       /* step shard */
-    float *(*step_grads)(struct store *store, uint32_t unit);                   /* step shard */
+    float *(*step_grads)(struct store *store, uint32_t unit); /* step shard, of undivided sums */
 
     /*
      * This rank's parameter shard of a buffer as it rests, for reading, once all who write it have
@@ -236,8 +236,8 @@ struct transport_ops {
     void (*publish_skip)(struct store *store, uint32_t unit, bool is_written);
 
     /*
-     * Opens a new epoch: copies masters to wherever their parameters rest, and lets the unshards of
-     * all ranks go on.
+     * Opens a new epoch: copies masters to wherever their parameters rest, unless they are there
+     * (publish_skip), and lets the unshards of all ranks go on.
      */
     int32_t (*publish)(struct store *store, enum published values, struct hsdp_error *reterr);
 

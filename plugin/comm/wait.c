@@ -11,8 +11,8 @@
 #define ANNOUNCE_ROUNDS    4u /* of saying who is to wake a rank, before all are */
 #define ANY_RANK           UINT64_MAX
 
-/* Crowded are ranks that have fewer processors than there are ranks with no others: each bound to
- * one of its own they are not. */
+/* Ranks are crowded where this rank's processors are too few for all who can run on no others:
+ * ranks that are bound to a processor each are not, however many there are. */
 void wait_init(struct hsdp_job *job)
 {
     const struct control *control = atomic_load(&job->control);

@@ -131,7 +131,7 @@ int32_t model_unit_check(const struct hsdp_model *model, const char *call, uint3
 int32_t model_idle_check(const struct hsdp_model *model, const char *call,
                          struct hsdp_error *reterr);
 
-/** HSDP_ERR_STATE, naming the unit, while one is unshard or in an open pass. */
+/** HSDP_ERR_STATE, naming the unit, while one is unsharded or in an open pass. */
 int32_t model_rest_check(const struct hsdp_model *model, const char *call,
                          struct hsdp_error *reterr);
 
