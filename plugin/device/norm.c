@@ -14,82 +14,6 @@
 /* How often a sum may be added to between two carries: limbs have room for twice as much. */
 #define CARRY_ADDITIONS (1u << 28)
 
-/*
- * Where two grids (norm_rows.h) are too few, terms are cut into parts:
- *
- *     part = (term + magic) - magic        with magic = 1.5 * 2^(bit + 52)
- *
- * is the term rounded to a multiple of 2^bit, and term - part, also exact, goes to a finer grid.
- * Adding a block of parts of one grid is exact in any order while the sum stays below 2^53 units.
- * The coarsest grid lies 40 bits below the largest term: parts of at most 2^40 units, 512 of them
- * at most 2^49. Each further grid lies 42 bits lower, where residuals are at most 2^41 units.
- */
-enum {
-    LANES = 8, /* independent sums, so that they can share vector registers */
-    TOP_GRID_BITS = 40,
-    NEXT_GRID_BITS = 42,
-    LEAST_TERM_BIT = -298, /* the square of the least denormal: no term has a lower bit */
-};
-
-_Static_assert(NORM_BLOCK_ELEMS % LANES == 0, "blocks are whole rows of lanes");
-_Static_assert((int)LEAST_TERM_BIT >= (int)LIMBS_LEAST_BIT, "limbs reach the least bit");
-
-struct grid {
-    int bit;
-    double magic;
-};
-
-static struct grid grid_at(int bit)
-{
-    if (bit < LEAST_TERM_BIT) {
-        bit = LEAST_TERM_BIT;
-    }
-    return (struct grid){bit, 1.5 * limbs_power_of_two(bit + 52)};
-}
-
-PATH_INLINE double term_of(float value, bool squared)
-{
-    double wide = value;
-
-    return squared ? wide * wide : fabs(wide);
-}
-
-PATH_INLINE double part_of(double term, double magic)
-{
-    return (term + magic) - magic;
-}
-
-static double lanes_sum(const double lanes[LANES])
-{
-    double sum = 0;
-
-    for (int lane = 0; lane < LANES; lane++) {
-        sum += lanes[lane];
-    }
-    return sum;
-}
-
-/* One grid: takes its parts off the residuals and adds them up. */
-static double grid_sum(double *residuals, size_t n_elems, struct grid grid, double *ret_rest)
-{
-    double sums[LANES] = {0};
-    double rest_sums[LANES] = {0};
-
-    for (size_t i = 0; i < n_elems; i += LANES) {
-        double *row = residuals + i;
-
-        for (int lane = 0; lane < LANES; lane++) {
-            double part = part_of(row[lane], grid.magic);
-
-            row[lane] -= part;
-            sums[lane] += part;
-            rest_sums[lane] += fabs(row[lane]);
-        }
-    }
-    *ret_rest = lanes_sum(rest_sums);
-    return lanes_sum(sums);
-}
-
 static void sum_add(struct norm_adder *adder, int64_t units, int bit)
 {
     limbs_add(adder->sum->limbs, units, bit);
@@ -97,12 +21,6 @@ static void sum_add(struct norm_adder *adder, int64_t units, int bit)
         norm_sum_normalize(adder->sum);
         adder->n_additions = 0;
     }
-}
-
-/* A sum of parts of one grid: a whole number of its units. */
-static void grid_add(struct norm_adder *adder, double sum, struct grid grid)
-{
-    sum_add(adder, (int64_t)(sum * limbs_power_of_two(-grid.bit)), grid.bit);
 }
 
 /* The bits of the largest |value|: they order as values do, with NaN above infinity. */
@@ -132,26 +50,6 @@ static int term_end(uint32_t max_bits, bool squared)
     int end = exponent_of(max_bits) - 126;
 
     return squared ? 2 * end : end;
-}
-
-/* Finite values, whatever lies between their magnitudes: on as many grids as it takes. */
-static void finite_add(struct norm_adder *adder, const float *values, size_t n_elems,
-                       uint32_t max_bits)
-{
-    double residuals[NORM_BLOCK_ELEMS] = {0};
-    size_t n_padded = n_elems + (LANES - n_elems % LANES) % LANES;
-    struct grid grid = grid_at(term_end(max_bits, adder->is_squared) - TOP_GRID_BITS);
-    double rest;
-
-    for (size_t i = 0; i < n_elems; i++) {
-        residuals[i] = term_of(values[i], adder->is_squared);
-    }
-    grid_add(adder, grid_sum(residuals, n_padded, grid, &rest), grid);
-    while (rest != 0) {
-        assert(grid.bit > LEAST_TERM_BIT);
-        grid = grid_at(grid.bit - NEXT_GRID_BITS);
-        grid_add(adder, grid_sum(residuals, n_padded, grid, &rest), grid);
-    }
 }
 
 /* Counts infinities and NaNs and puts 0 in their place. */
@@ -186,13 +84,13 @@ static void powers_add(struct norm_adder *adder, const float *values, size_t n_e
 }
 
 /*
- * Grids on which a block of terms up to that of max_bits cannot leave the upper one's range:
- * NORM_BLOCK_TERMS below 2^end are at most 2^52 units, and as many rests of half a unit, of either
- * sign, at most 2^51 of the lower one.
+ * Grids for magnitudes up to that of max_bits, from least_bits on: NORM_BLOCK_TERMS terms below
+ * 2^end are at most 2^51 units of the upper one, and as many rests of half a unit at most 2^50 of
+ * the lower one. So no block of such values leaves their ranges.
  */
 static void grids_set(struct norm_adder *adder, uint32_t max_bits)
 {
-    const int n_bits = 52 - __builtin_ctz(NORM_BLOCK_TERMS);
+    const int n_bits = 51 - __builtin_ctz(NORM_BLOCK_TERMS);
     int least; /* the exponent of the least magnitude whose term is a multiple of 2^low_bit */
 
     adder->high_bit = term_end(max_bits, adder->is_squared) - n_bits;
@@ -200,7 +98,7 @@ static void grids_set(struct norm_adder *adder, uint32_t max_bits)
     adder->high_zero = limbs_power_of_two(adder->high_bit + 52);
     adder->high_end = 2 * adder->high_zero;
     adder->low_zero = 1.5 * limbs_power_of_two(adder->low_bit + 52);
-    least = 150 + (adder->is_squared ? adder->low_bit / 2 : adder->low_bit);
+    least = 150 + (adder->is_squared ? adder->low_bit / 2 : adder->low_bit); /* which is even */
     adder->least_bits = least > 1 ? (uint32_t)least << 23 : 1;
 }
 
@@ -224,16 +122,18 @@ struct norm_adder norm_adder_begin(struct norm_sum *sum, double p)
 /* The sum of what is above zero in the bits of all lanes of all blocks. */
 static void words_take(struct norm_adder *adder, struct words *words, double zero, int bit)
 {
-    const uint64_t n_lanes = VECTOR_LANES / WORDS_LANES; /* of fp64 to one of words */
     uint64_t lanes[WORDS_LANES];
     uint64_t zero_bits;
+    uint64_t units = 0;
 
     memcpy(&zero_bits, &zero, sizeof(zero_bits));
     words_store(lanes, *words);
     *words = words_zero();
     for (int i = 0; i < WORDS_LANES; i++) {
-        sum_add(adder, (int64_t)(lanes[i] - zero_bits * n_lanes * adder->n_blocks), bit);
+        units += lanes[i];
     }
+    units -= zero_bits * VECTOR_LANES * adder->n_blocks;
+    sum_add(adder, (int64_t)units, bit);
 }
 
 void norm_adder_flush(struct norm_adder *adder)
@@ -267,11 +167,57 @@ static struct norm_rows rows_of(const struct norm_adder *adder, const float *val
     return rows;
 }
 
+/*
+ * Moves values of magnitudes from least_bits on to `taken`, with 0 in the place of the others, and
+ * the others to `rest` likewise, which may be `values`. Returns the bits of the largest that is
+ * left.
+ */
+static uint32_t values_split(const float *values, size_t n_elems, uint32_t least_bits, float *taken,
+                             float *rest)
+{
+    int32_t least = (int32_t)least_bits;
+    int32_t max = 0;
+
+    for (size_t i = 0; i < n_elems; i++) {
+        uint32_t bits = fp32_bits(values[i]);
+        int32_t magnitude = (int32_t)(bits & 0x7fffffff);
+        bool is_taken = magnitude >= least;
+        int32_t left = is_taken ? 0 : magnitude;
+
+        taken[i] = fp32_from_bits(is_taken ? bits : 0);
+        rest[i] = fp32_from_bits(is_taken ? 0 : bits);
+        max = left > max ? left : max;
+    }
+    return (uint32_t)max;
+}
+
+/* Finite values, as many of them at a time as lie on two grids: all at once in most blocks. */
+static void finite_add(struct norm_adder *adder, const float *values, size_t n_elems,
+                       uint32_t max_bits)
+{
+    float taken[NORM_BLOCK_ELEMS];
+    float rest[NORM_BLOCK_ELEMS];
+    uint32_t left_bits = max_bits;
+
+    while (left_bits != 0) {
+        struct norm_rows rows;
+
+        norm_adder_flush(adder);
+        grids_set(adder, left_bits);
+        left_bits = values_split(values, n_elems, adder->least_bits, taken, rest);
+        rows = rows_of(adder, taken, n_elems);
+        assert(norm_rows_hold(adder, rows));
+        norm_rows_keep(adder, rows);
+        values = rest;
+    }
+    norm_adder_flush(adder);
+    grids_set(adder, max_bits); /* for the next block */
+}
+
 void norm_block_add(struct norm_adder *adder, const float *values, size_t n_elems)
 {
     uint32_t max_bits = bits_max(values, n_elems);
     float finite[NORM_BLOCK_ELEMS];
-    struct norm_rows rows;
 
     if (max_bits >= 0x7f800000) {
         memcpy(finite, values, n_elems * sizeof(*values));
@@ -279,18 +225,8 @@ void norm_block_add(struct norm_adder *adder, const float *values, size_t n_elem
         values = finite;
         max_bits = bits_max(values, n_elems);
     }
-    if (max_bits == 0) {
-        return;
-    }
     if (adder->high_end == 0) {
         powers_add(adder, values, n_elems);
-        return;
-    }
-    norm_adder_flush(adder);
-    grids_set(adder, max_bits);
-    rows = rows_of(adder, values, n_elems);
-    if (norm_rows_hold(adder, rows)) {
-        norm_rows_keep(adder, rows);
     } else {
         finite_add(adder, values, n_elems, max_bits);
     }

@@ -23,7 +23,7 @@
  * sums needs. Terms beyond both ends are noticed when a block is done: high only grows, so it has
  * left its range if it ever did (infinite and not a number are beyond as well), and the least
  * magnitude says whether all terms were multiples of the lower grid. Then norm_block_add does the
- * block over.
+ * block over: on grids for its largest value, and on others for what is too small for these.
  *
  * As both grids stay while they fit, no block has to look for its largest value first; and as a
  * number of one binade is its lowest bits, blocks add up as integers.
@@ -31,8 +31,12 @@
 enum {
     NORM_BLOCK_ELEMS = 512,                             /* at most, of one block */
     NORM_BLOCK_TERMS = NORM_BLOCK_ELEMS / VECTOR_LANES, /* added to one lane */
-    NORM_MAX_BLOCKS = 256, /* of up to 2^53 units in a lane of the words, which limbs_add takes */
+    NORM_MAX_BLOCKS = 32,                               /* kept in words */
+    NORM_MAX_LANES = NORM_MAX_BLOCKS * VECTOR_LANES,    /* likewise, of up to 2^52 units each */
 };
+
+_Static_assert((int)NORM_MAX_LANES < 1 << 10,
+               "limbs_add takes all lanes at once, below 2^62 units");
 
 /* What a kernel adds to a sum, from begin to end; of its own thread. */
 struct norm_adder {
