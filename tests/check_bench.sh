@@ -27,6 +27,15 @@ tap_report $? "bench-flight: every cost is measured, and the part has all" "$out
 ! timeout 60 "$bench/bench-flight" -n 0 >"$output" 2>&1 && grep -q 'a number from 1' "$output"
 tap_report $? "bench-flight: no records are refused" "$output"
 
+timeout 60 "$bench/bench-kernels" -n 5000 -r 2 -o "$scratch/kernels.part" >"$output" 2>&1 &&
+    grep -q '^a sum of 2 *plain *[0-9.]* ' "$output" &&
+    grep -q '^{"kernel":"sum_2","path":"plain","elems":5008,"ns_per_elem":[0-9.]*,' "$scratch/kernels.part" &&
+    grep -q '^{"kernel":"adamw_copy",.*"limit_ns_per_elem":[0-9.]*}$' "$scratch/kernels.part"
+tap_report $? "bench-kernels: every kernel is measured, and the part has all" "$output"
+
+! timeout 60 "$bench/bench-kernels" -r 0 >"$output" 2>&1 && grep -q 'a number from 1' "$output"
+tap_report $? "bench-kernels: no rounds are refused" "$output"
+
 HSDP_PLUGIN=$HSDP_TEST_PLUGIN timeout 60 "$bench/bench-step" -n 5000 -s 200 -r 2 \
     -R "$scratch/rows-step.part" -o "$scratch/step.part" >"$output" 2>&1 &&
     grep -q '^ *reading and writing as many bytes  *[0-9]' "$output" &&
