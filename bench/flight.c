@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the flight recorder costs: a record from its call to its end, and entering a job. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "comm/job.h"
+#include "figures.h"
 
 #define N_ROUNDS  100u /* short ones: in some of them nobody else wants the processor */
 #define MAX_TIMES 100000000u
@@ -127,18 +127,6 @@ static void results_write(const struct cost *costs, uint32_t n, const char *part
     }
 }
 
-static uint32_t times_parse(const char *text)
-{
-    char *end = NULL;
-    unsigned long value = strtoul(text, &end, 10);
-
-    if (*text == '\0' || *end != '\0' || value == 0 || value > MAX_TIMES) {
-        fprintf(stderr, "bench-flight: %s: a number from 1 to %u is expected\n", text, MAX_TIMES);
-        exit(2);
-    }
-    return (uint32_t)value;
-}
-
 int main(int argc, char **argv)
 {
     struct cost costs[] = {
@@ -156,7 +144,7 @@ int main(int argc, char **argv)
 
     while ((option = getopt(argc, argv, "n:o:")) != -1) {
         if (option == 'n') {
-            n_times = times_parse(optarg);
+            n_times = (uint32_t)figures_option("bench-flight", optarg, MAX_TIMES);
         } else if (option == 'o') {
             part = optarg;
         } else {

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "contender.h"
+#include "figures.h"
 #include "meeting.h"
 #include "pattern.h"
 
@@ -79,25 +80,11 @@ static void times_add(struct times *times, const struct harness *harness)
     times->n++;
 }
 
-static int double_compare(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, uint32_t n)
-{
-    qsort(values, n, sizeof(values[0]), double_compare);
-    return (values[(n - 1) / 2] + values[n / 2]) / 2;
-}
-
 static void times_write(struct times *times, FILE *results, const char *how, const struct row *row)
 {
     fprintf(results, "%s\t%s\t%s\t%s\t%" PRIu32 "\t%zu\t%.3f\t%.3f\n", contender.name, how,
             op_names[row->op], dtype_name(row->dtype), row->n_ranks, row->bytes,
-            median(times->run_us, times->n), median(times->read_us, times->n));
+            figures_median(times->run_us, times->n), figures_median(times->read_us, times->n));
     fflush(results);
 }
 
@@ -284,7 +271,7 @@ static void options_parse(struct harness *harness, int argc, char **argv)
             options->is_spoiled = true;
         } else {
             fail("usage: -m file [-o results] [-s setting] [-f op] [-b max bytes] [-t ms a row] "
-                 "[-c cores]");
+                 "[-c cores] [-x], or -V");
         }
     }
     if (harness->meeting.path == NULL || harness->meeting.n_cores == 0) {

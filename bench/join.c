@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "figures.h"
 #include "net/hub.h"
 #include "net/uplink.h"
 
@@ -279,24 +280,16 @@ static double round_run(const struct bench *bench)
 
 /* -------------------------------------------------------------------------------------- results */
 
-static int double_compare(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static void results_write(const struct bench *bench, const double *sorted)
+static void results_write(const struct bench *bench, double *seconds)
 {
     FILE *file = bench->part == NULL ? NULL : fopen(bench->part, "w");
-    double median = sorted[bench->n_rounds / 2];
+    double median = figures_median(seconds, bench->n_rounds);
 
     printf("joins over loopback, with a token: %" PRIu32 " participants in %" PRIu32 " processes\n",
            bench->n_participants, bench->n_processes);
     printf("rounds   median s   fastest s   slowest s\n");
-    printf("%6" PRIu32 "%11.3f%12.3f%12.3f\n", bench->n_rounds, median, sorted[0],
-           sorted[bench->n_rounds - 1]);
+    printf("%6" PRIu32 "%11.3f%12.3f%12.3f\n", bench->n_rounds, median, seconds[0],
+           seconds[bench->n_rounds - 1]);
     if (bench->part == NULL) {
         return;
     }
@@ -306,23 +299,11 @@ static void results_write(const struct bench *bench, const double *sorted)
     fprintf(file,
             "{\"participants\":%" PRIu32 ",\"authenticated\":true,\"processes\":%" PRIu32
             ",\"rounds\":%" PRIu32 ",\"seconds\":%.3f,\"fastest\":%.3f,\"slowest\":%.3f}\n",
-            bench->n_participants, bench->n_processes, bench->n_rounds, median, sorted[0],
-            sorted[bench->n_rounds - 1]);
+            bench->n_participants, bench->n_processes, bench->n_rounds, median, seconds[0],
+            seconds[bench->n_rounds - 1]);
     if (fclose(file) != 0) {
         fail(bench->part);
     }
-}
-
-static uint32_t number_parse(const char *text, uint32_t max)
-{
-    char *end = NULL;
-    unsigned long value = strtoul(text, &end, 10);
-
-    if (*text == '\0' || *end != '\0' || value == 0 || value > max) {
-        fprintf(stderr, "bench-join: %s: a number from 1 to %" PRIu32 " is expected\n", text, max);
-        exit(2);
-    }
-    return (uint32_t)value;
 }
 
 int main(int argc, char **argv)
@@ -333,11 +314,11 @@ int main(int argc, char **argv)
 
     while ((option = getopt(argc, argv, "n:p:r:o:")) != -1) {
         if (option == 'n') {
-            bench.n_participants = number_parse(optarg, NET_MAX_PEERS);
+            bench.n_participants = (uint32_t)figures_option("bench-join", optarg, NET_MAX_PEERS);
         } else if (option == 'p') {
-            bench.n_processes = number_parse(optarg, MAX_PROCESSES);
+            bench.n_processes = (uint32_t)figures_option("bench-join", optarg, MAX_PROCESSES);
         } else if (option == 'r') {
-            bench.n_rounds = number_parse(optarg, MAX_ROUNDS);
+            bench.n_rounds = (uint32_t)figures_option("bench-join", optarg, MAX_ROUNDS);
         } else if (option == 'o') {
             bench.part = optarg;
         } else {
@@ -350,7 +331,6 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < bench.n_rounds; i++) {
         seconds[i] = round_run(&bench);
     }
-    qsort(seconds, bench.n_rounds, sizeof(seconds[0]), double_compare);
     results_write(&bench, seconds);
     return EXIT_SUCCESS;
 }

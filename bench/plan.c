@@ -3,10 +3,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "figures.h"
 #include "heap.h"
 #include "plan/plan.h"
 
@@ -172,21 +172,6 @@ static double ms_since(uint64_t start_ns)
     return (double)(clock_now_ns() - start_ns) / NS_PER_MS;
 }
 
-static int number_compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left;
-    const double b = *(const double *)right;
-
-    return a < b ? -1 : a > b;
-}
-
-/* Sorts; the least is the first then, and the most the last. */
-static double median(double *numbers, uint32_t n)
-{
-    qsort(numbers, n, sizeof(*numbers), number_compare);
-    return n % 2 != 0 ? numbers[n / 2] : (numbers[n / 2 - 1] + numbers[n / 2]) / 2;
-}
-
 static void segments_ask(const struct bench *bench, const struct kind *kind,
                          const struct hsdp_plan *plan, struct hsdp_segment *segments)
 {
@@ -265,9 +250,9 @@ static struct heap_use memory_count(const struct bench *bench, const struct kind
 
 static void kind_write(const struct bench *bench, const struct kind *kind, struct cost *cost)
 {
-    const double ms = median(cost->plan, bench->n_rounds);
-    const double segments_ms = median(cost->segments, bench->n_rounds);
-    const double report_ms = median(cost->report, bench->n_rounds);
+    const double ms = figures_median(cost->plan, bench->n_rounds);
+    const double segments_ms = figures_median(cost->segments, bench->n_rounds);
+    const double report_ms = figures_median(cost->report, bench->n_rounds);
     const double least = cost->plan[0], most = cost->plan[bench->n_rounds - 1];
 
     printf("%-8s%8" PRIu32 "%10s%10.1f%9.1f%9.1f%11.1f%10.1f%9.1f%13.1f\n", kind->strategy,
@@ -366,7 +351,7 @@ static double question_measure(const struct bench *bench, const struct hsdp_mesh
         ns[round] = (double)(clock_now_ns() - start_ns) / N_QUESTIONS;
     }
     (void)sum;
-    return median(ns, bench->n_rounds);
+    return figures_median(ns, bench->n_rounds);
 }
 
 static void mesh_measure(const struct bench *bench)
@@ -410,18 +395,6 @@ static void names_make(struct bench *bench)
     }
 }
 
-static uint32_t number_parse(const char *text, uint32_t most)
-{
-    char *end = NULL;
-    unsigned long value = strtoul(text, &end, 10);
-
-    if (*text == '\0' || *end != '\0' || value == 0 || value > most) {
-        fprintf(stderr, "bench-plan: %s: a number from 1 to %" PRIu32 " is expected\n", text, most);
-        exit(2);
-    }
-    return (uint32_t)value;
-}
-
 int main(int argc, char **argv)
 {
     struct bench bench = {.n_params = 100000, .n_rounds = 11};
@@ -430,9 +403,9 @@ int main(int argc, char **argv)
 
     while ((option = getopt(argc, argv, "n:r:o:")) != -1) {
         if (option == 'n') {
-            bench.n_params = number_parse(optarg, MAX_PARAMS);
+            bench.n_params = (uint32_t)figures_option("bench-plan", optarg, MAX_PARAMS);
         } else if (option == 'r') {
-            bench.n_rounds = number_parse(optarg, MAX_ROUNDS);
+            bench.n_rounds = (uint32_t)figures_option("bench-plan", optarg, MAX_ROUNDS);
         } else if (option == 'o') {
             part = optarg;
         } else {

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "device/kernels.h"
+#include "figures.h"
 #include "hsdp/adamw.h"
 #include "hsdp/hsdp.h"
 #include "hsdp/loader.h"
@@ -123,7 +124,8 @@ static void model_make(const struct shape *shape, struct bench_model *ret)
         ret->order[i] = shape->n_units - 1 - i;
     }
     if (ret->order == NULL) {
-        must(HSDP_ERR_NO_MEMORY);
+        fprintf(stderr, "bench-step: no memory for %" PRIu32 " units\n", shape->n_units);
+        exit(EXIT_FAILURE);
     }
 }
 
@@ -276,27 +278,22 @@ static uint64_t streams_move(const struct streams *streams, bool is_published)
 
 /* ---------------------------------------------------------------------------------- figures */
 
-static int ns_compare(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left;
-    uint64_t b = *(const uint64_t *)right;
-
-    return a < b ? -1 : a > b;
-}
-
-/* Of one thing, over all rounds; in microseconds. */
+/* Microseconds of one thing, over all rounds. */
 struct figure {
-    uint64_t ns[MAX_ROUNDS];
+    double us[MAX_ROUNDS];
     double median, fastest, slowest;
 };
 
+static void figure_keep(struct figure *figure, uint32_t round, uint64_t ns)
+{
+    figure->us[round] = (double)ns / 1e3;
+}
+
 static void figure_settle(struct figure *figure, uint32_t n_rounds)
 {
-    qsort(figure->ns, n_rounds, sizeof(figure->ns[0]), ns_compare);
-    figure->fastest = (double)figure->ns[0] / 1e3;
-    figure->slowest = (double)figure->ns[n_rounds - 1] / 1e3;
-    figure->median =
-        (double)(figure->ns[n_rounds / 2] + figure->ns[(n_rounds - 1) / 2]) / 2.0 / 1e3;
+    figure->median = figures_median(figure->us, n_rounds);
+    figure->fastest = figure->us[0];
+    figure->slowest = figure->us[n_rounds - 1];
 }
 
 static void figure_print(const char *words, const struct figure *figure)
@@ -320,8 +317,7 @@ static FILE *part_open(const char *path)
     return file;
 }
 
-/* ------------------------------------------------------------------------------- large shards */
-
+/* Of all rounds of one model. */
 struct rounds {
     struct figure phases[N_PHASES];
     struct figure step; /* begin to end */
@@ -329,6 +325,27 @@ struct rounds {
 };
 
 static struct rounds rounds;
+
+static void round_keep(uint32_t round, const uint64_t ns[N_PHASES])
+{
+    uint64_t step_ns = 0;
+
+    for (uint32_t i = 0; i < N_PHASES; i++) {
+        figure_keep(&rounds.phases[i], round, ns[i]);
+        step_ns += i == PHASE_BACKWARD ? 0 : ns[i];
+    }
+    figure_keep(&rounds.step, round, step_ns);
+}
+
+static void rounds_settle(uint32_t n_rounds)
+{
+    for (uint32_t i = 0; i < N_PHASES; i++) {
+        figure_settle(&rounds.phases[i], n_rounds);
+    }
+    figure_settle(&rounds.step, n_rounds);
+}
+
+/* ------------------------------------------------------------------------------- large shards */
 
 static void large_run(const char *dtype, uint64_t n_elems, uint32_t n_rounds, FILE *rows)
 {
@@ -346,20 +363,13 @@ static void large_run(const char *dtype, uint64_t n_elems, uint32_t n_rounds, FI
     streams_move(&streams, is_published);
     for (uint32_t round = 0; round < n_rounds; round++) {
         step_run(&model, &shape, round + 1, ns);
-        rounds.step.ns[round] = 0;
-        for (uint32_t i = 0; i < N_PHASES; i++) {
-            rounds.phases[i].ns[round] = ns[i];
-            rounds.step.ns[round] += i == PHASE_BACKWARD ? 0 : ns[i];
-        }
-        rounds.limit.ns[round] = streams_move(&streams, is_published);
+        round_keep(round, ns);
+        figure_keep(&rounds.limit, round, streams_move(&streams, is_published));
     }
     streams_fini(&streams);
     model_drop(&model);
-    figure_settle(&rounds.step, n_rounds);
+    rounds_settle(n_rounds);
     figure_settle(&rounds.limit, n_rounds);
-    for (uint32_t i = 0; i < N_PHASES; i++) {
-        figure_settle(&rounds.phases[i], n_rounds);
-    }
     snprintf(words, sizeof(words), "a step of %" PRIu64 " parameters, computed in %s, us", n_elems,
              dtype);
     head_print(words);
@@ -393,17 +403,10 @@ static void small_run(uint32_t n_units, uint32_t n_params, uint32_t n_rounds, FI
     step_run(&model, &shape, 1, ns);
     for (uint32_t round = 0; round < n_rounds; round++) {
         step_run(&model, &shape, round + 2, ns);
-        rounds.step.ns[round] = 0;
-        for (uint32_t i = 0; i < N_PHASES; i++) {
-            rounds.phases[i].ns[round] = ns[i];
-            rounds.step.ns[round] += i == PHASE_BACKWARD ? 0 : ns[i];
-        }
+        round_keep(round, ns);
     }
     model_drop(&model);
-    figure_settle(&rounds.step, n_rounds);
-    for (uint32_t i = 0; i < N_PHASES; i++) {
-        figure_settle(&rounds.phases[i], n_rounds);
-    }
+    rounds_settle(n_rounds);
     snprintf(words, sizeof(words), "%" PRIu32 " parameters of 100 in %" PRIu32 " units, us",
              n_units * n_params, n_units);
     head_print(words);
@@ -446,7 +449,7 @@ static void norms_run(uint32_t n_rounds, FILE *part)
             uint64_t start_ns = clock_now_ns();
 
             kernels->norm_add(&sum, values, N_ELEMS, 2.0);
-            rounds.step.ns[round] = clock_now_ns() - start_ns;
+            figure_keep(&rounds.step, round, clock_now_ns() - start_ns);
         }
         figure_settle(&rounds.step, n_rounds);
         median = rounds.step.median * 1e3 / N_ELEMS;
@@ -459,18 +462,6 @@ static void norms_run(uint32_t n_rounds, FILE *part)
 }
 
 /* ------------------------------------------------------------------------------------- main */
-
-static uint64_t number_parse(const char *text, uint64_t max)
-{
-    char *end = NULL;
-    unsigned long long value = strtoull(text, &end, 10);
-
-    if (*text < '0' || *text > '9' || *end != '\0' || value == 0 || value > max) {
-        fprintf(stderr, "bench-step: %s: a number from 1 to %" PRIu64 " is expected\n", text, max);
-        exit(2);
-    }
-    return value;
-}
 
 int main(int argc, char **argv)
 {
@@ -486,11 +477,11 @@ int main(int argc, char **argv)
 
     while ((option = getopt(argc, argv, "n:s:r:R:o:")) != -1) {
         if (option == 'n') {
-            n_elems = number_parse(optarg, UINT64_C(10000000000));
+            n_elems = figures_option("bench-step", optarg, UINT64_C(10000000000));
         } else if (option == 's') {
-            n_small = (uint32_t)number_parse(optarg, 1000000);
+            n_small = (uint32_t)figures_option("bench-step", optarg, 1000000);
         } else if (option == 'r') {
-            n_rounds = (uint32_t)number_parse(optarg, MAX_ROUNDS);
+            n_rounds = (uint32_t)figures_option("bench-step", optarg, MAX_ROUNDS);
         } else if (option == 'R') {
             rows_path = optarg;
         } else if (option == 'o') {
