@@ -208,6 +208,23 @@ static const struct {
 } rows[] = {{"ddp", 4}, {"zero1", 4}, {"fsdp", 1}, {"hsdp", 2}, {"hsdp_zero2", 4}, {"hfsdp", 2}};
 #define N_ROWS ((int)(sizeof(rows) / sizeof(rows[0])))
 
+/* Whether the kernel rounds shared memory up to huge pages by itself. */
+static bool is_rounded_up(void)
+{
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "r");
+    char line[128] = "";
+
+    if (file == NULL) {
+        return false;
+    }
+    if (fgets(line, sizeof(line), file) == NULL) {
+        line[0] = '\0';
+    }
+    fclose(file);
+    return strstr(line, "[always]") != NULL || strstr(line, "[within_size]") != NULL ||
+           strstr(line, "[force]") != NULL;
+}
+
 /* ddp among them, which has as many copies as ranks: so the figures can tell. */
 START_TEST(parameters_of_all_ranks_are_one_copy_a_shard_group)
 {
@@ -215,6 +232,10 @@ START_TEST(parameters_of_all_ranks_are_one_copy_a_shard_group)
     int row = _i / 2;
     struct figures *figures = ranks_memory(sizeof(*figures));
 
+    if (is_rounded_up()) {
+        printf("check_resident: skipped, shared memory comes in huge pages here\n");
+        return;
+    }
     figures->n_copies = rows[row].n_copies;
     figures->elem_bytes = is_bf16 ? 2 : 4;
     figures->has_masters = is_bf16;
