@@ -85,7 +85,7 @@ PATH_INLINE void norm_rows_add(struct norm_rows *rows, struct vector values, boo
     struct wide high;
     struct wide rest;
 
-    if (is_squared) {
+    if (__builtin_expect(is_squared, true)) {
         high = wide_square_add(x, rows->high);
         rest = wide_square_subtract(x, wide_subtract(high, rows->high));
     } else {

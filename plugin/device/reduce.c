@@ -84,19 +84,30 @@ PATH_INLINE struct vector terms_sum(const struct block *block, size_t i, size_t 
     }
 }
 
-/* n elements, from the i-th of the block on. */
+PATH_INLINE void copies_write(const struct block *block, const struct target *target, size_t i,
+                              size_t n, struct vector sum)
+{
+    for (uint32_t k = 0; k < target->n_copies; k++) {
+        vector_write(target->copies[k] + block->first_elem + i, DTYPE_FP32, sum, n,
+                     target->are_copies_streamed);
+    }
+}
+
+/*
+ * n elements, from the i-th of the block on. What is not always wanted is said to be unlikely, so
+ * that a row in a cache jumps over none of it: that took as long as the sum.
+ */
 PATH_INLINE void row_sum(const struct block *block, const struct target *target, size_t i, size_t n,
                          struct shape shape, struct norm_rows *rows)
 {
     struct vector sum = terms_sum(block, i, n, shape);
 
-    if (target->is_added) {
+    if (__builtin_expect(target->is_added, false)) {
         sum = vector_add(vector_get(block->dst + i, DTYPE_FP32, n), sum);
     }
     vector_write(block->dst + i, DTYPE_FP32, sum, n, target->is_dst_streamed);
-    for (uint32_t k = 0; k < target->n_copies; k++) {
-        vector_write(target->copies[k] + block->first_elem + i, DTYPE_FP32, sum, n,
-                     target->are_copies_streamed);
+    if (__builtin_expect(target->n_copies != 0, false)) {
+        copies_write(block, target, i, n, sum);
     }
     if (shape.has_norm) {
         sum = vector_quotient(sum, target->divisor);

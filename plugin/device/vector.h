@@ -121,7 +121,7 @@ PATH_INLINE void vector_put(void *dst, enum dtype dtype, struct vector v, size_t
 PATH_INLINE void vector_write(void *dst, enum dtype dtype, struct vector v, size_t n,
                               bool is_streamed)
 {
-    if (is_streamed && n == VECTOR_LANES) {
+    if (__builtin_expect(is_streamed, false) && n == VECTOR_LANES) { /* waits for memory anyway */
         vector_stream_row(dst, dtype, v);
     } else {
         vector_put(dst, dtype, v, n);
@@ -166,8 +166,8 @@ PATH_INLINE struct divisor divisor_of(float divisor)
 
 PATH_INLINE struct vector vector_quotient(struct vector v, struct divisor divisor)
 {
-    return divisor.is_reciprocal ? vector_multiply(v, divisor.factor)
-                                 : vector_divide(v, divisor.factor);
+    return __builtin_expect(divisor.is_reciprocal, true) ? vector_multiply(v, divisor.factor)
+                                                         : vector_divide(v, divisor.factor);
 }
 
 #endif
