@@ -56,7 +56,7 @@ struct reduce_spec {
  * done to values that are in registers. Where all destinations lie alike to a line of the cache,
  * streams write them, but for dst where it is read as well; they are done when the call returns.
  *
- * Needs about 32 KiB of stack.
+ * Needs about 40 KiB of stack.
  */
 void reduce_tree(const struct reduce_spec *spec);
 
