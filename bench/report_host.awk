@@ -1,7 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# What report.awk leaves out of the page, with it and results.awk before it: training and planning.
+# What report.awk leaves out of the page, with it and results.awk before it: small parameters, the norm,
+# training and planning.
 #
 # The benches have printed both already, so that there is nothing to do where form is "text".
+
+/"pass_us":/ {
+    smalls[++n_smalls] = $0
+}
+
+/"ns_per_elem":/ {
+    norms[++n_norms] = $0
+}
 
 /"communication_share":/ {
     runs[++n_runs] = $0
@@ -34,6 +43,26 @@ function columns_print(title, columns, n_texts,    names, n, i) {
 function thousands(number,    text) {
     text = sprintf("%.0f", number)
     return length(text) > 3 ? substr(text, 1, length(text) - 3) "," substr(text, length(text) - 2) : text
+}
+
+function small_print(row) {
+    cell(thousands(member(row, "params")))
+    cell(thousands(member(row, "units")))
+    cell(time_words(member(row, "pass_us")))
+    cell(time_words(member(row, "begin_us")))
+    cell(time_words(member(row, "adamw_us")))
+    cell(time_words(member(row, "end_us")))
+    cell(time_words(member(row, "step_us")))
+    line_end()
+}
+
+function norms_print(    i) {
+    printf "\nThe exact norm takes, in ns an element:"
+    for (i = 1; i <= n_norms; i++) {
+        printf "%s %s %s", i == 1 ? "" : ",", digits(member(norms[i], "ns_per_elem")), \
+            member(norms[i], "norm")
+    }
+    print "."
 }
 
 function share_cell(row, key) {
@@ -72,6 +101,15 @@ function plan_print(row) {
 }
 
 END {
+    if (form == "markdown" && n_smalls > 0) {
+        columns_print("small parameters", "parameters, units, pass, begin and result, hsdp.adamw, end, step", 0)
+        for (i = 1; i <= n_smalls; i++) {
+            small_print(smalls[i])
+        }
+    }
+    if (form == "markdown" && n_norms > 0) {
+        norms_print()
+    }
     if (form == "markdown" && n_runs > 0) {
         columns_print("training", "strategy, ranks, tokens/s, of rounds, beside one rank, of rounds, " \
                       "computing, communication, optimizer", 1)

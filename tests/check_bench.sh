@@ -148,11 +148,19 @@ sed 's/"compute_seconds"/"compute"/' "$scratch/logs/hsdp-1.json" >"$scratch/logs
 figures "a figure that is missing is told" 1 'hsdp-2.json has no compute_seconds'
 
 echo '{"op":"unshard","dtype":"fp32","ranks":2,"bytes":65536,"ours_us":1,"limit_us":null}' >"$scratch/host/rows.part"
+cat >"$scratch/host/step.part" <<TEXT
+{"params":10000,"units":100,"pass_us":1500.0,"begin_us":20.0,"adamw_us":300.0,"end_us":4.0,"step_us":324.0}
+{"norm":"plain","ns_per_elem":0.471}
+{"norm":"avx2","ns_per_elem":0.169}
+TEXT
 "$here/../bench/collect" "$scratch/host" >"$output" 2>&1 &&
     "$here/../bench/report" -m "$scratch/host/results.json" >"$output" 2>&1 &&
     grep -q '^| hsdp | 2 | 600 | 600 to 600 | 2.00 | 2.00 to 2.00 | 70.0 % | 20.0 % | 10.0 % |$' "$output" &&
     [ "$(grep -c '^| [a-z0-9]* | \(none\|rows\|odd rows\) | [0-9,]* | [0-9.]* ms |' "$output")" -eq 14 ] &&
     grep -q '^A mesh of 1,000,000 ranks ([0-9]* bytes) answers in [0-9.]* ns' "$output"
 tap_report $? "report: training and planning are tables of the page" "$output"
+grep -q '^| 10,000 | 100 | 1.50 ms | 20.0 us | 300 us | 4.00 us | 324 us |$' "$output" &&
+    grep -q '^The exact norm takes, in ns an element: 0.47 plain, 0.17 avx2\.$' "$output"
+tap_report $? "report: small parameters and the norm are on the page" "$output"
 
 tap_done
