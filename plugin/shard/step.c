@@ -192,15 +192,12 @@ static void step_open(struct hsdp_model *model, const struct hsdp_step_spec *spe
     model->step.work.finish = step_finish;
 }
 
-int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
-                   uint64_t *ret_ticket, struct hsdp_error *reterr)
+/* Whether a step may begin; if so, this rank's reductions are done. */
+static int32_t begin_check(struct hsdp_model *model, const struct hsdp_step_spec *spec,
+                           struct hsdp_error *reterr)
 {
-    struct step_words words;
-    struct fp_mode mode;
-    uint64_t checksum = 0;
-    int32_t status;
+    int32_t status = spec_check(spec, reterr);
 
-    status = spec_check(spec, reterr);
     if (status == HSDP_OK) {
         status = weight_check(model, spec, reterr);
     }
@@ -213,9 +210,33 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
     if (status == HSDP_OK) {
         status = model->ops->drain(model->store, reterr);
     }
-    if (status == HSDP_OK) {
-        status = leftover_check(model, reterr);
-    }
+    return status == HSDP_OK ? leftover_check(model, reterr) : status;
+}
+
+/* What this rank brings to the collective. Gradients become what the step reads. */
+static void words_fill(struct hsdp_model *model, const struct hsdp_step_spec *spec,
+                       uint64_t checksum, struct step_words *ret)
+{
+    struct fp_mode mode;
+
+    memset(ret, 0, sizeof(*ret));
+    ret->checksum = checksum;
+    ret->step = model->n_steps + 1;
+    numbers_fill(model, spec, ret->numbers);
+    ret->optimizer = model->optimizer;
+    ret->weight = spec->has_weight != 0 ? spec->weight : 0.0;
+    mode = fp_mode_enter();
+    grads_settle(model, norm_power(spec), ret);
+    fp_mode_leave(mode);
+}
+
+int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
+                   uint64_t *ret_ticket, struct hsdp_error *reterr)
+{
+    struct step_words words;
+    uint64_t checksum = 0;
+    int32_t status = begin_check(model, spec, reterr);
+
     if (status == HSDP_OK) {
         status = drift_measure(model, &checksum, reterr);
     }
@@ -225,15 +246,7 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
     if (status != HSDP_OK) {
         return status;
     }
-    memset(&words, 0, sizeof(words));
-    words.checksum = checksum;
-    words.step = model->n_steps + 1;
-    numbers_fill(model, spec, words.numbers);
-    words.optimizer = model->optimizer;
-    words.weight = spec->has_weight != 0 ? spec->weight : 0.0;
-    mode = fp_mode_enter();
-    grads_settle(model, norm_power(spec), &words);
-    fp_mode_leave(mode);
+    words_fill(model, spec, checksum, &words);
     step_open(model, spec);
     status = model->ops->step_start(model->store, &words, reterr);
     if (status == HSDP_OK) {
