@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of every path, each beside a loop that only moves its bytes. */
-#include <inttypes.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "bus.h"
 #include "device/fpmode.h"
 #include "device/kernels.h"
+#include "figures.h"
 
 #define MAX_ROUNDS  1000u
 #define MAX_SOURCES 8u
@@ -267,29 +268,24 @@ enum { N_JOBS = sizeof(jobs) / sizeof(jobs[0]), MAX_PATHS = 3, LIMIT = MAX_PATHS
 
 /* --------------------------------------------------------------------------------- figures */
 
-/* Of one job on one path, or of its limit: ns of all elements in each round. */
+/* Of one job on one path, or of its limit: ns an element. */
 struct figure {
-    uint64_t ns[MAX_ROUNDS];
-    double median, fastest, slowest; /* ns an element */
+    double ns[MAX_ROUNDS];
+    double median, fastest, slowest;
 };
 
 static struct figure figures[N_JOBS][MAX_PATHS + 1];
 
-static int ns_compare(const void *left, const void *right)
+static void figure_keep(struct figure *figure, uint32_t round, uint64_t ns)
 {
-    uint64_t a = *(const uint64_t *)left;
-    uint64_t b = *(const uint64_t *)right;
-
-    return a < b ? -1 : a > b;
+    figure->ns[round] = (double)ns / (double)n_elems;
 }
 
 static void figure_settle(struct figure *figure, uint32_t n_rounds)
 {
-    qsort(figure->ns, n_rounds, sizeof(figure->ns[0]), ns_compare);
-    figure->fastest = (double)figure->ns[0] / (double)n_elems;
-    figure->slowest = (double)figure->ns[n_rounds - 1] / (double)n_elems;
-    figure->median =
-        (double)(figure->ns[n_rounds / 2] + figure->ns[(n_rounds - 1) / 2]) / 2.0 / (double)n_elems;
+    figure->median = figures_median(figure->ns, n_rounds);
+    figure->fastest = figure->ns[0];
+    figure->slowest = figure->ns[n_rounds - 1];
 }
 
 /* All paths and the limit in turn. */
@@ -299,11 +295,11 @@ static void round_run(uint32_t round)
         uint64_t start_ns = clock_now_ns();
 
         jobs[k].limit(&jobs[k]);
-        figures[k][LIMIT].ns[round] = clock_now_ns() - start_ns;
+        figure_keep(&figures[k][LIMIT], round, clock_now_ns() - start_ns);
         for (uint32_t path = 0; path < kernels_n_paths(); path++) {
             start_ns = clock_now_ns();
             jobs[k].run(kernels_path(path), &jobs[k]);
-            figures[k][path].ns[round] = clock_now_ns() - start_ns;
+            figure_keep(&figures[k][path], round, clock_now_ns() - start_ns);
         }
     }
 }
@@ -367,19 +363,6 @@ static void part_write(const char *part)
     }
 }
 
-static uint64_t number_parse(const char *text, uint64_t max)
-{
-    char *end = NULL;
-    unsigned long long value = strtoull(text, &end, 10);
-
-    if (*text < '0' || *text > '9' || *end != '\0' || value == 0 || value > max) {
-        fprintf(stderr, "bench-kernels: %s: a number from 1 to %" PRIu64 " is expected\n", text,
-                max);
-        exit(2);
-    }
-    return value;
-}
-
 int main(int argc, char **argv)
 {
     uint32_t n_rounds = 11;
@@ -388,10 +371,10 @@ int main(int argc, char **argv)
 
     while ((option = getopt(argc, argv, "n:r:o:")) != -1) {
         if (option == 'n') {
-            n_elems = number_parse(optarg, UINT32_MAX);
+            n_elems = figures_option("bench-kernels", optarg, UINT32_MAX);
             n_elems = (n_elems + LINE_ELEMS - 1) / LINE_ELEMS * LINE_ELEMS;
         } else if (option == 'r') {
-            n_rounds = (uint32_t)number_parse(optarg, MAX_ROUNDS);
+            n_rounds = (uint32_t)figures_option("bench-kernels", optarg, MAX_ROUNDS);
         } else if (option == 'o') {
             part = optarg;
         } else {

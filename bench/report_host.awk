@@ -8,7 +8,7 @@
     smalls[++n_smalls] = $0
 }
 
-/"ns_per_elem":/ {
+/"norm":"/ {
     norms[++n_norms] = $0
 }
 
