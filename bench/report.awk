@@ -184,7 +184,7 @@ function machine_print() {
     machine_line("compiler", member(machine, "compiler") ", " member(machine, "cflags"))
     machine_line("MPI", member(machine, "mpi"))
     machine_line("gloo", member(machine, "gloo"))
-    machine_line("load when it began", member(machine, "load_at_start"))
+    machine_line("busy before it began", member(machine, "busy_percent") " %")
     machine_line("rounds of the collectives", n_rounds)
 }
 

@@ -154,6 +154,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 case $PLAYED:$setting in
+slow:*) echo $$ >slow.pid && exec sleep 100 ;;
 wrong:*) echo 'bench-mpi: wrong elements: 1, the first is 7: 1 instead of 2' && exit 1 ;;
 *:ucx) echo 'pml ucx is not there' && exit 1 ;;
 *:ring) time=0.5 ;;
@@ -178,6 +179,31 @@ grep -q '"settings":{"default":800.000,"ring":0.500,"halving":800.000,' "$scratc
 tap_report $? "collectives: and all are in the row" "$scratch/other.part"
 PLAYED=wrong
 refuses "collectives: a wrong result ends it" 'mpi (default) on 2 ranks has failed' measure
+
+# In a group of its own, as a terminal has it; a shell would have what it starts behind ignore SIGINT.
+PLAYED=slow
+rm -f "$scratch/build/slow.pid"
+timeout 100 "$scripts/collectives" -r 1 -n 2 -b 65536 -t 1 -f reduce_scatter "$scratch/build" \
+    </dev/null >"$output" 2>&1 &
+measuring=$!
+within() {
+    tries=0
+    until "$@" 2>/dev/null; do
+        tries=$((tries + 1))
+        [ $tries -lt 300 ] || return 1
+        sleep 0.1
+    done
+}
+gone() {
+    ! kill -0 "$1" 2>/dev/null
+}
+within [ -s "$scratch/build/slow.pid" ] && kill $measuring && within gone $measuring &&
+    within gone "$(cat "$scratch/build/slow.pid")"
+tap_report $? "collectives: a run that is stopped takes its processes along" "$output"
+! ls -d "$scratch/build"/collectives.* >"$output" 2>&1
+tap_report $? "collectives: and leaves nothing" "$output"
+PLAYED=right
+
 refuses "collectives: ours has to run" 'ours on 2 ranks has failed' \
     env HSDP_PLUGIN="$scratch/none.so" "$scripts/collectives" -r 1 -n 2 -b 65536 "$scratch/build"
 refuses "collectives: rounds that are no number" '-r 2e1: a number' "$scripts/collectives" -r 2e1 \
@@ -207,6 +233,8 @@ TEXT
 diff "$scratch/wanted" "$known/rows.part" >"$output"
 tap_report $? "rows: medians, ratios and the best setting" "$output"
 
+busy=$("$scripts/busy" 2>"$output") && [ "$busy" -ge 0 ] && [ "$busy" -le 100 ]
+tap_report $? "busy: percent" "$output"
 CC=${CC:-cc} CFLAGS='-O2 -D"A b"' "$scripts/machine" "$known" >"$output" 2>&1
 tap_report $? "machine: it is told" "$output"
 json_is_whole "machine: in JSON" "$known/machine.object"
