@@ -138,6 +138,9 @@ function times_find(op,    i, k, us) {
             }
         }
     }
+    if (y_most == y_least) { # a single time, of a whole power
+        y_most++
+    }
 }
 
 function floor(value,    whole) {

@@ -188,12 +188,17 @@ function machine_print() {
     machine_line("rounds of the collectives", n_rounds)
 }
 
-function skipped_print(    row, reason) {
-    for (row in peer_line_of) {
-        reason = member(peer_line_of[row], "skipped")
-        if (reason != "" && !(reason in said)) {
-            said[reason] = 1
-            print "left out: " member(peer_line_of[row], "peer") ": " reason
+function skipped_print(    i, k, row, peers, peer, reason) {
+    split("openmpi gloo", peers, " ")
+    for (k = 1; k <= 2; k++) {
+        peer = peers[k]
+        for (i = 1; i <= n_ops; i++) {
+            row = rows[ops[i], 1]
+            reason = member(peer_line_of[row, peer], "skipped")
+            if (reason != "" && !((peer, reason) in said)) {
+                said[peer, reason] = 1
+                print "left out: " peer ": " reason (form == "markdown" ? "\n" : "")
+            }
         }
     }
 }

@@ -280,6 +280,21 @@ else
     tap_skip "plot: it is XML" "python3 is not there"
 fi
 refuses "plot: nothing to plot" 'has no rows' "$scripts/plot" "$known/trainer.object"
+refuses "plot: steps alone" 'has no rows of collectives' "$scripts/plot" "$known/rows-step.part"
+mkdir "$scratch/single"
+echo '{"op":"unshard","dtype":"fp32","ranks":2,"bytes":65536,"ours_us":10.000,"limit_us":null}' \
+    >"$scratch/single/rows.part"
+"$scripts/collect" "$scratch/single" && "$scripts/plot" "$scratch/single/results.json" >"$output" 2>&1 &&
+    [ "$(grep -c '^<polyline' "$output")" -eq 1 ] && ! grep -q 'nan\|inf' "$output"
+tap_report $? "plot: a single time, without a machine" "$output"
+
+# Both peers left out, for the same reason.
+sed 's/"ours_us"/"skipped":"it is away","peer":"openmpi","ours_us"/' "$scratch/single/rows.part" \
+    >"$scratch/single/rows-mpi.part"
+sed 's/"openmpi"/"gloo"/' "$scratch/single/rows-mpi.part" >"$scratch/single/rows-gloo.part"
+"$scripts/collect" "$scratch/single" && "$scripts/report" "$scratch/single/results.json" >"$output" 2>&1 &&
+    grep -qx 'left out: openmpi: it is away' "$output" && grep -qx 'left out: gloo: it is away' "$output"
+tap_report $? "report: each peer is left out by itself" "$output"
 
 mkdir "$scratch/docs"
 printf 'before\n<!-- figures: here -->\nold\n<!-- end of figures -->\nbehind\n' >"$scratch/docs/performance.md"
@@ -291,6 +306,8 @@ printf 'before\n<!-- figures: here -->\nold\n<!-- end of figures -->\nbehind\n' 
 tap_report $? "docs: figures take the place of those before" "$scratch/docs/performance.md"
 echo 'no place' >"$scratch/docs/performance.md"
 refuses "docs: a page without a place for them" 'has no place' "$scripts/docs" "$known" "$scratch/docs"
+printf 'no place\n<!-- end of figures -->\n' >"$scratch/docs/performance.md"
+refuses "docs: an end without a beginning" 'has no place' "$scripts/docs" "$known" "$scratch/docs"
 grep -qx 'no place' "$scratch/docs/performance.md"
 tap_report $? "docs: it stays as it was" "$scratch/docs/performance.md"
 
