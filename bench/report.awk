@@ -205,7 +205,8 @@ function skipped_print(    i, k, row, peers, peer, reason) {
 
 END {
     if (form == "text") {
-        print "\nmedians of " n_rounds " rounds; ratio: how many times as long as ours the other takes"
+        print "\nmedians of " n_rounds (n_rounds == 1 ? " round" : " rounds") \
+            "; ratio: how many times as long as ours the other takes"
     } else if (machine != "") {
         machine_print()
     }
