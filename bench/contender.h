@@ -66,6 +66,9 @@ struct contender {
     /* Its ranks do not wait for each other: where they share cores the time of one on a core
      * counts, as often as there are ranks for it. */
     bool never_waits;
+    /* A rank has threads besides, which must not find its core taken by who looks at the barrier.
+     */
+    bool has_threads;
     /* Ways to do it, of which the fastest counts: a word each, NULL behind the last one. */
     const char *(*variant)(const struct row *row, uint32_t index);
     void (*begin)(const struct meeting *meeting, size_t max_bytes); /* of its rows */

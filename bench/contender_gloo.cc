@@ -200,6 +200,7 @@ extern const struct contender contender = {
     /* .name = */ "gloo",
     /* .version = */ gloo_version,
     /* .never_waits = */ false,
+    /* .has_threads = */ true,
     /* .variant = */ gloo_variant,
     /* .begin = */ gloo_begin,
     /* .row_begin = */ gloo_row_begin,

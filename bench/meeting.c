@@ -73,7 +73,7 @@ void meeting_wait(const struct meeting *meeting)
         syscall(SYS_futex, &page->generation, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
         return;
     }
-    if (meeting->ranks_per_core == 1) {
+    if (meeting->ranks_per_core == 1 && !contender.has_threads) {
         generation_spin(page, generation);
     }
     generation_sleep(page, generation);

@@ -37,7 +37,7 @@ void meeting_open(struct meeting *meeting);
 
 /*
  * Returns once all ranks have called it. Ranks that have a core each look for the last one without
- * a pause; others sleep, so that it gets a core.
+ * a pause; others sleep, so that it gets a core, and so do ranks that have threads besides.
  */
 void meeting_wait(const struct meeting *meeting);
 
