@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "abi_host.h"
+#include "comm/job_internal.h"
+#include "comm/standstill.h"
 #include "faults/inject.h"
 #include "jobs.h"
 #include "node_ranks.h"
@@ -164,6 +166,31 @@ START_TEST(connect_of_nodes_with_any_allocation_failing_is_never_a_timeout)
 }
 END_TEST
 
+/* ---------------------------------------------------------- connect waits to tell its peers so */
+
+#define LATE_MS 300u
+
+/* What is missing here is what ranks wait for, as after that allocation has failed. */
+static void unseeing_rank(uint32_t rank, void *shared)
+{
+    struct hsdp_job *job;
+
+    (void)shared;
+    job = test_job_open("30");
+    if (rank == 0) {
+        standstill_fini(job);
+    } else {
+        ranks_sleep_ms(LATE_MS);
+    }
+    test_job_end(job);
+}
+
+START_TEST(a_rank_without_memory_for_what_ranks_wait_for_waits_for_a_late_peer)
+{
+    ranks_run(2, RANKS_LIMIT_MS, unseeing_rank, NULL);
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("no_memory");
@@ -173,6 +200,7 @@ Suite *module_suite(void)
     tcase_add_loop_test(tcase, create_with_any_allocation_failing_says_no_memory, 0,
                         2 * N_OF(makings));
     tcase_add_test(tcase, connect_of_nodes_with_any_allocation_failing_is_never_a_timeout);
+    tcase_add_test(tcase, a_rank_without_memory_for_what_ranks_wait_for_waits_for_a_late_peer);
     suite_add_tcase(suite, tcase);
     return suite;
 }

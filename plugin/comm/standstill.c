@@ -216,6 +216,9 @@ int32_t standstill_look(struct hsdp_job *job, const struct waiting *waiting,
     if (control->world_ranks != n_ranks || n_ranks == 1 || waiting->give_up_ns != UINT64_MAX) {
         return HSDP_OK; /* alone, or not all ranks can be seen, or the host goes on by itself */
     }
+    if (own->stands == NULL) {
+        return HSDP_OK; /* no memory for it: connect waits once more, to tell its peers so */
+    }
     now = own->stands + n_ranks;
     stand_fill(job, waiting, &mine);
     stand_show(&control->ranks[job->node_index].stand, &mine);
