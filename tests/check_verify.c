@@ -122,10 +122,10 @@ static void cut_swap(struct hsdp_model *model)
     dims[1] = first;
 }
 
-static int32_t acquire_dirty(struct store *store, uint32_t unit, bool is_zeroed,
+static int32_t acquire_dirty(struct store *store, uint32_t unit, bool is_zeroed, void *stream,
                              struct hsdp_error *reterr)
 {
-    int32_t status = shm_transport.grads_acquire(store, unit, is_zeroed, reterr);
+    int32_t status = shm_transport.grads_acquire(store, unit, is_zeroed, stream, reterr);
     float *grads = shm_transport.grads(store, unit);
 
     grads[store->plan->units[unit].buffers[0].n_elems - 1] = 1.0f;
@@ -206,11 +206,11 @@ static void master_shift(struct hsdp_model *model)
     }
 }
 
-static int32_t publish_trainable(struct store *store, enum published values,
+static int32_t publish_trainable(struct store *store, enum published values, void *stream,
                                  struct hsdp_error *reterr)
 {
     return shm_transport.publish(store, values == PUBLISHED_ALL ? PUBLISHED_TRAINABLE : values,
-                                 reterr);
+                                 stream, reterr);
 }
 
 static void frozen_forget(struct hsdp_model *model)

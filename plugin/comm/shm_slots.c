@@ -176,13 +176,14 @@ static int32_t unit_populate(struct store *store, uint32_t unit, struct hsdp_err
     return HSDP_OK;
 }
 
-int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
+int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed, void *stream,
                           struct hsdp_error *reterr)
 {
     uint64_t n_bytes = plan_grad_elems(store->plan, unit) *
                        dtype_bytes(shm_plan_class(store, unit)->gradient_dtype);
     int32_t status;
 
+    (void)stream;
     status = occupants_await(store, unit, reterr);
     if (status != HSDP_OK) {
         return status;

@@ -112,12 +112,13 @@ static uint64_t unshard_count(struct store *store, uint32_t unit)
 }
 
 /* A view is its peers' shards: it is whole as soon as everyone who writes them has published. */
-int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
+int32_t shm_unshard(struct store *store, uint32_t unit, void *stream, uint64_t *ret_ticket,
                     struct hsdp_error *reterr)
 {
     struct shm_awaiting *unshard = &store->units[unit].unshard;
     struct shm_ranks *writers = &shm_class_of(store, unit)->steps;
 
+    (void)stream; /* on a CPU the host's thread is the stream: here and below */
     access_set(store, unit, PROT_READ);
     unshard->wait.n_bytes = unshard_count(store, unit);
     shm_journal_unshard(store, unit);
@@ -151,8 +152,9 @@ int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
     return awaiting_start(store, unshard, ret_ticket, reterr);
 }
 
-void shm_reshard(struct store *store, uint32_t unit)
+void shm_reshard(struct store *store, uint32_t unit, void *stream)
 {
+    (void)stream;
     access_set(store, unit, PROT_NONE);
 }
 
@@ -308,12 +310,14 @@ void shm_step_grads_drop(struct store *store)
     }
 }
 
-int32_t shm_publish(struct store *store, enum published values, struct hsdp_error *reterr)
+int32_t shm_publish(struct store *store, enum published values, void *stream,
+                    struct hsdp_error *reterr)
 {
     struct wait what = {.operation = "publish", .sequence = store->epoch + 1 - store->first_epoch};
     uint64_t record = job_record_begin(store->job, &what);
     struct fp_mode mode = fp_mode_enter();
 
+    (void)stream;
     (void)reterr;
     for (uint32_t unit = 0; unit < store->plan->n_units; unit++) {
         unit_publish(store, unit, values);

@@ -225,6 +225,13 @@ const struct transport_ops *transport_of(const struct hsdp_job *job)
     return &shm_transport;
 }
 
+/* The host keeps it. */
+static float *shm_factor(struct store *store)
+{
+    (void)store;
+    return NULL;
+}
+
 const struct transport_ops shm_transport = {
     .name = "shm",
     .open = store_open,
@@ -246,6 +253,7 @@ const struct transport_ops shm_transport = {
     .has_step_grads = store_has_step_grads,
     .step_norm = shm_step_norm,
     .step_start = shm_step_start,
+    .factor = shm_factor,
     .step_blocker = shm_step_blocker,
     .step_words = shm_step_words,
     .renumber = store_renumber,

@@ -340,7 +340,7 @@ int32_t shm_drain(struct store *store, struct hsdp_error *reterr);
 void *shm_grads(struct store *store, uint32_t unit);
 /** Takes a slot out of the host's hands: under verify=access a write to it faults from here on. */
 void shm_slot_close(struct store *store, uint32_t unit);
-int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed,
+int32_t shm_grads_acquire(struct store *store, uint32_t unit, bool is_zeroed, void *stream,
                           struct hsdp_error *reterr);
 int32_t shm_grads_add(struct store *store, const struct store_addition *addition,
                       struct hsdp_error *reterr);
@@ -372,9 +372,9 @@ void shm_sum_step(const struct shm_reduction *reduction);
 bool shm_step_norm(const struct store *store, uint32_t unit, double p, struct norm_sum *sum);
 
 /* shm_step.c */
-int32_t shm_unshard(struct store *store, uint32_t unit, uint64_t *ret_ticket,
+int32_t shm_unshard(struct store *store, uint32_t unit, void *stream, uint64_t *ret_ticket,
                     struct hsdp_error *reterr);
-void shm_reshard(struct store *store, uint32_t unit);
+void shm_reshard(struct store *store, uint32_t unit, void *stream);
 int32_t shm_step_start(struct store *store, const struct step_words *mine,
                        struct hsdp_error *reterr);
 const struct wait *shm_step_blocker(const struct store *store);
@@ -389,7 +389,8 @@ int32_t shm_published_compare(struct store *store, const struct shm_ranks *ranks
 uint32_t shm_publish_targets(struct store *store, uint32_t unit, uint32_t buffer,
                              void *ret_addresses[STORE_MAX_TARGETS]);
 void shm_publish_skip(struct store *store, uint32_t unit, bool is_written);
-int32_t shm_publish(struct store *store, enum published values, struct hsdp_error *reterr);
+int32_t shm_publish(struct store *store, enum published values, void *stream,
+                    struct hsdp_error *reterr);
 
 /* shm_numbers.c: of a rank and rank 0; of all that share units with this one. */
 int32_t shm_numbers_compare(uint32_t rank, const struct step_words *theirs,

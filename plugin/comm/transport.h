@@ -16,6 +16,10 @@
  * A store holds one model's flat buffers on one rank and knows how to unshard, reduce and publish
  * them. It knows units, buffers and slices; what a parameter is, and what a host may do when, is
  * the business of shard/. Addresses are fixed from open to close. Calls are made by one thread.
+ *
+ * Buffers lie in the space of the job (job_space, device/space.h). Streams are the host's; a CPU
+ * has none. Where a device does the work a ticket is done when it has come to that, and whoever
+ * goes on with the result there waits for the ticket on a stream: job_ticket_order.
  */
 struct store;
 
@@ -73,6 +77,7 @@ struct store_gradient {
     float norm_divisor;   /* what they are divided by in it */
     const uint64_t *turn; /* raised by shard/ in the order of the pass */
     uint64_t position;    /* the reduction begins once *turn has reached it */
+    void *stream;         /* on which the host has written it */
 };
 
 /* What joins a rank's contribution of a unit from outside of its slot: fp32. */
@@ -82,6 +87,7 @@ struct store_addition {
     const float *values;
     uint64_t n_elems;
     bool joins_handed; /* what was handed over and waits for its turn; else the next */
+    void *stream;      /* on which the host has written them, and may change them again */
 };
 
 /* What a rank lets others read, and what it wants to read of them. */
@@ -166,16 +172,18 @@ struct transport_ops {
      * Makes the unsharded parameters readable; *ret_ticket 0 when they are at once. Those of one
      * class become so in order of issue: who has waited for one has waited for all before it.
      */
-    int32_t (*unshard)(struct store *store, uint32_t unit, uint64_t *ret_ticket,
+    int32_t (*unshard)(struct store *store, uint32_t unit, void *stream, uint64_t *ret_ticket,
                        struct hsdp_error *reterr);
-    void (*reshard)(struct store *store, uint32_t unit); /* the last use has ended */
+    /* The last use has ended, or ends with what is on the stream. */
+    void (*reshard)(struct store *store, uint32_t unit, void *stream);
 
     /*
-     * Waits until no rank still reads what lies in the unit's gradient slot; maybe zeroes it.
+     * Waits until no rank still reads what lies in the unit's gradient slot; maybe zeroes it. On a
+     * device the stream waits, on which the host will write.
      * Behind the trainable buffer the slot has room for the gradients of aliases, which no rank
      * reduces.
      */
-    int32_t (*grads_acquire)(struct store *store, uint32_t unit, bool is_zeroed,
+    int32_t (*grads_acquire)(struct store *store, uint32_t unit, bool is_zeroed, void *stream,
                              struct hsdp_error *reterr);
 
     /* Adds to this rank's contribution of a unit, outside of the slot. Cannot fail for units whose
@@ -237,9 +245,11 @@ struct transport_ops {
 
     /*
      * Opens a new epoch: copies masters to wherever their parameters rest, unless they are there
-     * (publish_skip), and lets the unshards of all ranks go on.
+     * (publish_skip), and lets the unshards of all ranks go on. On a device behind what the host
+     * has put on the stream.
      */
-    int32_t (*publish)(struct store *store, enum published values, struct hsdp_error *reterr);
+    int32_t (*publish)(struct store *store, enum published values, void *stream,
+                       struct hsdp_error *reterr);
 
     /*
      * Sums up or copies what lies on several stages; the same bits on all of them. Waits until the
@@ -252,6 +262,9 @@ struct transport_ops {
     /* Lets ranks read each other's bytes once, on cold paths. Collective over plan_shared_dims. */
     int32_t (*offer)(struct store *store, const struct store_offer *offer,
                      struct hsdp_error *reterr);
+
+    /* Where a device keeps norm and factor of a step, two fp32; NULL where the host does. */
+    float *(*factor)(struct store *store);
 
     /* Bytes allocated on this rank, by kind. */
     void (*memory)(const struct store *store, struct hsdp_model_info *ret_bytes);

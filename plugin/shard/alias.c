@@ -64,7 +64,8 @@ int32_t alias_order_check(const struct hsdp_model *model, uint32_t unit, struct 
 }
 
 /* Lets go of what the first n aliases of a unit hold. */
-static void aliases_release(struct hsdp_model *model, uint32_t unit, uint32_t n_aliases)
+static void aliases_release(struct hsdp_model *model, uint32_t unit, uint32_t n_aliases,
+                            void *stream)
 {
     const struct hsdp_plan *plan = model->plan;
 
@@ -74,12 +75,12 @@ static void aliases_release(struct hsdp_model *model, uint32_t unit, uint32_t n_
 
         u->n_holds--;
         if (u->n_uses + u->n_holds == 0) {
-            model->ops->reshard(model->store, other);
+            model->ops->reshard(model->store, other, stream);
         }
     }
 }
 
-int32_t alias_hold(struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr)
+int32_t alias_hold(struct hsdp_model *model, uint32_t unit, void *stream, struct hsdp_error *reterr)
 {
     const struct hsdp_plan *plan = model->plan;
     const struct plan_unit *row = &plan->units[unit];
@@ -91,10 +92,10 @@ int32_t alias_hold(struct hsdp_model *model, uint32_t unit, struct hsdp_error *r
         int32_t status = HSDP_OK;
 
         if (u->n_uses + u->n_holds == 0) {
-            status = model->ops->unshard(model->store, other, &ticket, reterr);
+            status = model->ops->unshard(model->store, other, stream, &ticket, reterr);
         }
         if (status != HSDP_OK) {
-            aliases_release(model, unit, i);
+            aliases_release(model, unit, i, stream);
             return status;
         }
         u->ticket = ticket;
@@ -103,9 +104,9 @@ int32_t alias_hold(struct hsdp_model *model, uint32_t unit, struct hsdp_error *r
     return HSDP_OK;
 }
 
-void alias_release(struct hsdp_model *model, uint32_t unit)
+void alias_release(struct hsdp_model *model, uint32_t unit, void *stream)
 {
-    aliases_release(model, unit, model->plan->units[unit].n_aliases);
+    aliases_release(model, unit, model->plan->units[unit].n_aliases, stream);
 }
 
 int32_t alias_grads_add(struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr)

@@ -22,8 +22,9 @@ int32_t contribution_add(struct hsdp_model *model, const struct contribution *co
 int32_t alias_order_check(const struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr);
 
 /** Makes the storages of a unit's names readable, and keeps them so until alias_release. */
-int32_t alias_hold(struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr);
-void alias_release(struct hsdp_model *model, uint32_t unit);
+int32_t alias_hold(struct hsdp_model *model, uint32_t unit, void *stream,
+                   struct hsdp_error *reterr);
+void alias_release(struct hsdp_model *model, uint32_t unit, void *stream);
 
 /** Adds the gradients of a unit's aliases, in its slot, to what their storages contribute. */
 int32_t alias_grads_add(struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr);

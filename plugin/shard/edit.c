@@ -78,9 +78,8 @@ int32_t model_edit_end(struct hsdp_model *model, void *stream, struct hsdp_error
 {
     int32_t status = edit_check(model, "model.edit_end", reterr);
 
-    (void)stream;
     if (status == HSDP_OK) {
-        status = model->ops->publish(model->store, PUBLISHED_ALL, reterr);
+        status = model->ops->publish(model->store, PUBLISHED_ALL, stream, reterr);
     }
     if (status == HSDP_OK) {
         model->is_editing = false;

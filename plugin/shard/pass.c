@@ -248,7 +248,7 @@ static int32_t due_check(const struct hsdp_model *model, bool is_skip, const str
 }
 
 static struct store_gradient gradient_make(struct hsdp_model *model, const struct pass *pass,
-                                           uint32_t unit, bool is_absent)
+                                           uint32_t unit, bool is_absent, void *stream)
 {
     const struct plan_unit *plan_unit = &model->plan->units[unit];
     struct store_gradient gradient = {.unit = unit, .is_absent = is_absent};
@@ -258,28 +258,38 @@ static struct store_gradient gradient_make(struct hsdp_model *model, const struc
     gradient.norm_divisor = (float)model->plan->classes[plan_unit->class_index].divisor;
     gradient.turn = &pass->turn;
     gradient.position = model->units[unit].position;
+    gradient.stream = stream;
     return gradient;
 }
 
-static int32_t unit_hand_over(struct hsdp_model *model, bool is_skip, struct pass *pass,
-                              uint32_t unit, uint64_t *ret_ticket, struct hsdp_error *reterr)
+/* Both ways of handing over: a gradient, or that there is none. */
+struct handing {
+    uint64_t pass;
+    uint32_t unit;
+    bool is_skip;
+    void *stream;
+};
+
+static int32_t unit_hand_over(struct hsdp_model *model, const struct handing *handing,
+                              struct pass *pass, uint64_t *ret_ticket, struct hsdp_error *reterr)
 {
+    uint32_t unit = handing->unit;
     struct model_unit *u = &model->units[unit];
     struct store_gradient gradient;
     int32_t status;
 
-    status = due_check(model, is_skip, pass, unit, reterr);
-    if (status == HSDP_OK && !is_skip) {
+    status = due_check(model, handing->is_skip, pass, unit, reterr);
+    if (status == HSDP_OK && !handing->is_skip) {
         status = alias_grads_add(model, unit, reterr);
     }
     if (status != HSDP_OK) {
         return status;
     }
     u->is_handed = true;
-    u->is_skipped = is_skip;
+    u->is_skipped = handing->is_skip;
     unit_give_back(model, unit);
     turn_raise(model, pass);
-    gradient = gradient_make(model, pass, unit, is_skip);
+    gradient = gradient_make(model, pass, unit, handing->is_skip, handing->stream);
     status = model->ops->reduce(model->store, &gradient, &u->reduction, reterr);
     *ret_ticket = u->reduction;
     if (status == HSDP_OK && pass->turn > u->position) {
@@ -288,21 +298,21 @@ static int32_t unit_hand_over(struct hsdp_model *model, bool is_skip, struct pas
     return status;
 }
 
-/* Both ways of handing over: a gradient, or that there is none. */
-static int32_t unit_give(struct hsdp_model *model, bool is_skip, uint64_t number, uint32_t unit,
+static int32_t unit_give(struct hsdp_model *model, const struct handing *handing,
                          uint64_t *ret_ticket, struct hsdp_error *reterr)
 {
-    const char *call = is_skip ? "unit.skip" : "unit.reduce";
+    const char *call = handing->is_skip ? "unit.skip" : "unit.reduce";
+    uint32_t unit = handing->unit;
     struct pass *pass = NULL;
     uint64_t ticket = 0;
     int32_t status;
 
     status = model_unit_check(model, call, unit, reterr);
     if (status == HSDP_OK) {
-        status = pass_find(model, call, number, &pass, reterr);
+        status = pass_find(model, call, handing->pass, &pass, reterr);
     }
     if (status == HSDP_OK && plan_grad_elems(model->plan, unit) != 0) { /* else nothing to reduce */
-        status = unit_hand_over(model, is_skip, pass, unit, &ticket, reterr);
+        status = unit_hand_over(model, handing, pass, &ticket, reterr);
     }
     if (status == HSDP_OK && ret_ticket != NULL) {
         *ret_ticket = ticket;
@@ -313,15 +323,17 @@ static int32_t unit_give(struct hsdp_model *model, bool is_skip, uint64_t number
 int32_t unit_reduce(struct hsdp_model *model, uint64_t number, uint32_t unit, void *stream,
                     uint64_t *ret_ticket, struct hsdp_error *reterr)
 {
-    (void)stream;
-    return unit_give(model, false, number, unit, ret_ticket, reterr);
+    struct handing handing = {.pass = number, .unit = unit, .stream = stream};
+
+    return unit_give(model, &handing, ret_ticket, reterr);
 }
 
 int32_t unit_skip(struct hsdp_model *model, uint64_t number, uint32_t unit, void *stream,
                   uint64_t *ret_ticket, struct hsdp_error *reterr)
 {
-    (void)stream;
-    return unit_give(model, true, number, unit, ret_ticket, reterr);
+    struct handing handing = {.pass = number, .unit = unit, .is_skip = true, .stream = stream};
+
+    return unit_give(model, &handing, ret_ticket, reterr);
 }
 
 /* ------------------------------------------------------------------------------- end */
@@ -379,7 +391,8 @@ static int32_t end_check(const struct hsdp_model *model, const struct pass *pass
 }
 
 /* What never came counts as zeros, in its place of the order. */
-static int32_t absent_reduce(struct hsdp_model *model, struct pass *pass, struct hsdp_error *reterr)
+static int32_t absent_reduce(struct hsdp_model *model, struct pass *pass, void *stream,
+                             struct hsdp_error *reterr)
 {
     for (uint64_t i = 0; i < pass->n_units; i++) {
         struct model_unit *u = &model->units[pass->units[i]];
@@ -394,7 +407,7 @@ static int32_t absent_reduce(struct hsdp_model *model, struct pass *pass, struct
         if (plan_grad_elems(model->plan, pass->units[i]) == 0) {
             continue;
         }
-        gradient = gradient_make(model, pass, pass->units[i], true);
+        gradient = gradient_make(model, pass, pass->units[i], true, stream);
         status = model->ops->reduce(model->store, &gradient, &u->reduction, reterr);
         if (status == HSDP_OK) { /* those that waited for this one leave their slots */
             status = job_progress(model->job, reterr);
@@ -412,13 +425,12 @@ int32_t unit_backward_end(struct hsdp_model *model, uint64_t number, void *strea
     struct pass *pass = NULL;
     int32_t status;
 
-    (void)stream;
     status = pass_find(model, "unit.backward_end", number, &pass, reterr);
     if (status == HSDP_OK) {
         status = end_check(model, pass, reterr);
     }
     if (status == HSDP_OK) {
-        status = absent_reduce(model, pass, reterr);
+        status = absent_reduce(model, pass, stream, reterr);
     }
     if (status != HSDP_OK) {
         return status;

@@ -325,13 +325,13 @@ int32_t step_factor_view(struct hsdp_model *model, struct hsdp_tensor *ret_view,
 
 /* Parameters change only behind the step's collective, which is a barrier of the job. */
 static int32_t step_close(struct hsdp_model *model, const char *call, enum published values,
-                          struct hsdp_error *reterr)
+                          void *stream, struct hsdp_error *reterr)
 {
     _Atomic uint64_t *n_steps;
     int32_t status = step_await(model, call, reterr);
 
     if (status == HSDP_OK) {
-        status = model->ops->publish(model->store, values, reterr);
+        status = model->ops->publish(model->store, values, stream, reterr);
     }
     if (status != HSDP_OK) {
         return status;
@@ -353,7 +353,6 @@ int32_t step_end(struct hsdp_model *model, void *stream, uint64_t *ret_ticket,
 {
     int32_t status = step_await(model, "step.end", reterr);
 
-    (void)stream;
     if (status == HSDP_OK) {
         status = drift_check(model, "step.end", reterr);
     }
@@ -364,7 +363,7 @@ int32_t step_end(struct hsdp_model *model, void *stream, uint64_t *ret_ticket,
                            "error_if_nonfinite; step.discard was expected");
     }
     if (status == HSDP_OK) {
-        status = step_close(model, "step.end", PUBLISHED_TRAINABLE, reterr);
+        status = step_close(model, "step.end", PUBLISHED_TRAINABLE, stream, reterr);
     }
     if (status == HSDP_OK && ret_ticket != NULL) {
         *ret_ticket = 0; /* done: the next unshard waits for the peers */
@@ -374,11 +373,10 @@ int32_t step_end(struct hsdp_model *model, void *stream, uint64_t *ret_ticket,
 
 int32_t step_discard(struct hsdp_model *model, void *stream, struct hsdp_error *reterr)
 {
-    (void)stream;
     if (model->step.is_open && model->step.is_updated) {
         return error_set(reterr, HSDP_ERR_STATE,
                          "step.discard: adamw.step has updated the parameters; step.end was "
                          "expected");
     }
-    return step_close(model, "step.discard", PUBLISHED_NOTHING, reterr);
+    return step_close(model, "step.discard", PUBLISHED_NOTHING, stream, reterr);
 }

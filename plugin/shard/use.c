@@ -153,29 +153,29 @@ int32_t unit_unshard(struct hsdp_model *model, uint32_t unit, int32_t use, void 
     uint64_t ticket;
     int32_t status;
 
-    (void)stream; /* on a CPU the host's thread is the stream */
     status = unshard_check(model, unit, use, reterr);
     if (status != HSDP_OK) {
         return status;
     }
     u = &model->units[unit];
     if (is_backward && plan_grad_elems(model->plan, unit) != 0) {
-        status = model->ops->grads_acquire(model->store, unit, use == HSDP_USE_BACKWARD, reterr);
+        status =
+            model->ops->grads_acquire(model->store, unit, use == HSDP_USE_BACKWARD, stream, reterr);
         if (status != HSDP_OK) {
             return status;
         }
     }
     ticket = u->ticket;
     if (u->n_uses == 0) {
-        status = alias_hold(model, unit, reterr);
+        status = alias_hold(model, unit, stream, reterr);
         if (status != HSDP_OK) {
             return status;
         }
         if (u->n_holds == 0) {
-            status = model->ops->unshard(model->store, unit, &ticket, reterr);
+            status = model->ops->unshard(model->store, unit, stream, &ticket, reterr);
         }
         if (status != HSDP_OK) {
-            alias_release(model, unit);
+            alias_release(model, unit, stream);
             return status;
         }
     }
@@ -197,7 +197,6 @@ int32_t unit_release(struct hsdp_model *model, uint32_t unit, void *stream,
     struct model_unit *u;
     int32_t status;
 
-    (void)stream;
     status = model_unit_check(model, "unit.release", unit, reterr);
     if (status != HSDP_OK) {
         return status;
@@ -219,9 +218,9 @@ int32_t unit_release(struct hsdp_model *model, uint32_t unit, void *stream,
     }
     u->n_uses--;
     if (u->n_uses == 0) {
-        alias_release(model, unit);
+        alias_release(model, unit, stream);
         if (u->n_holds == 0) {
-            model->ops->reshard(model->store, unit);
+            model->ops->reshard(model->store, unit, stream);
         }
         if (model->plan->units[unit].param_slot != HSDP_NO_SLOT) {
             model->param_slots[model->plan->units[unit].param_slot] = HSDP_NO_SLOT;
