@@ -138,7 +138,8 @@ int32_t nccl_load(const char *name, struct nccl *ret, struct hsdp_error *reterr)
 /** A configuration in which everything is undefined but that calls do not block. */
 struct nccl_config nccl_config_make(void);
 
-/** "2.28.9"; ret_text has room for 16 bytes. */
+/** "2.28.9"; of NCCL_VERSION_BYTES. */
+#define NCCL_VERSION_BYTES 40u
 void nccl_version_text(int32_t version, char *ret_text);
 
 #endif /* COMM_NCCL_H */

@@ -123,5 +123,12 @@ int32_t cuda_load(const char *name, struct cuda *ret, struct hsdp_error *reterr)
 /** HSDP_OK for CU_OK; else HSDP_ERR_DEVICE, "cuMemcpyAsync: CUDA_ERROR_LAUNCH_FAILED (what)". */
 int32_t cuda_check(const struct cuda *cuda, cu_result result, const char *call, const char *what,
                    struct hsdp_error *reterr);
+/** The same sentence with another status. */
+int32_t cuda_refuse(const struct cuda *cuda, int32_t status, cu_result result, const char *call,
+                    const char *what, struct hsdp_error *reterr);
+
+/** "12.4 (R550)": CUDA, and the driver's branch where it is known; of CUDA_VERSION_BYTES. */
+#define CUDA_VERSION_BYTES 32u
+void cuda_version_text(int32_t version, char *ret_text);
 
 #endif /* DEVICE_CUDA_H */

@@ -3,11 +3,13 @@
 #ifndef DEVICE_GPU_H
 #define DEVICE_GPU_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "device/cuda.h"
 #include "device/gpu_kernels.h"
+#include "hsdp/job.h"
 
 /*
  * Every function pushes the device's primary context for as long as it needs it, and leaves the
@@ -31,6 +33,8 @@ struct gpu {
         void (*free)(void *user, void *base, uint64_t n_bytes, int32_t kind, void *stream);
         void *user;
     } allocator;
+    /* Work on the streams does not end: what it may still use is not given back any more. */
+    _Atomic bool is_stuck;
 };
 
 /* Memory of the device, or of the host where both reach it (kind HSDP_MEMORY_PINNED). */
@@ -49,21 +53,37 @@ struct gpu_memory {
  */
 int32_t gpu_open(const char *library, int32_t ordinal, const struct gpu_allocator *allocator,
                  struct gpu *ret, struct hsdp_error *reterr);
-/** Gives it back; whatever was enqueued has ended. A zeroed struct is accepted. */
+/**
+ * Gives it back; whatever was enqueued has ended, or ends within two seconds: else streams, code
+ * and context stay as they are. A zeroed struct is accepted.
+ */
 void gpu_close(struct gpu *gpu);
 
 /** Around driver calls of one's own. */
 int32_t gpu_enter(const struct gpu *gpu, struct hsdp_error *reterr);
 void gpu_leave(const struct gpu *gpu);
+/**
+ * The same where a host that captures a graph, on any thread, would be disturbed: around what
+ * allocates, frees, loads or asks how far the device is. A thread of ours stays in one.
+ */
+int32_t gpu_visit(const struct gpu *gpu, int32_t *ret_mode, struct hsdp_error *reterr);
+void gpu_visit_end(const struct gpu *gpu, int32_t mode);
+
+/** False when work on one of the two streams has not ended after two seconds; then at once. */
+bool gpu_is_idle_soon(struct gpu *gpu);
 
 /**
- * Allocates at least n_bytes, aligned to 512 bytes, not zeroed; 0 bytes are legal.
+ * Allocates n_bytes, aligned to 512 bytes, not zeroed; of 0 bytes the base is NULL.
  *
- * Errors: HSDP_ERR_NO_MEMORY says `what` was wanted, how much, and how much was free.
+ * Errors: HSDP_ERR_NO_MEMORY says `what` was wanted, how much, and how much was free;
+ * HSDP_ERR_INVALID for memory of the host that is not aligned.
  */
 int32_t gpu_alloc(struct gpu *gpu, uint64_t n_bytes, int32_t kind, const char *what,
                   struct gpu_memory *ret, struct hsdp_error *reterr);
-/** Gives it back; a zeroed struct is accepted. */
+/**
+ * Gives it back; a zeroed struct is accepted. To give back is to wait for all that is on the
+ * device, so this waits by itself first, up to two seconds, and else keeps the memory for good.
+ */
 void gpu_free(struct gpu *gpu, struct gpu_memory *memory);
 
 /* Events without timing. */
@@ -76,6 +96,8 @@ int32_t gpu_event_query(struct gpu *gpu, cu_event event, struct hsdp_error *rete
 int32_t gpu_stream_wait(struct gpu *gpu, cu_stream stream, cu_event event,
                         struct hsdp_error *reterr);
 
+/* Nothing of 0 bytes or elements is enqueued. */
+
 /** Enqueues a copy between any two addresses; pageable host memory may be reused at once. */
 int32_t gpu_copy(struct gpu *gpu, void *dst, const void *src, uint64_t n_bytes, cu_stream stream,
                  struct hsdp_error *reterr);
@@ -85,6 +107,8 @@ int32_t gpu_fill(struct gpu *gpu, void *dst, uint8_t value, uint64_t n_bytes, cu
 /** Enqueues a kernel over n_elems elements: its struct of arguments is read at once. */
 int32_t gpu_launch(struct gpu *gpu, enum gpu_kernel kernel, const void *args, uint64_t n_elems,
                    cu_stream stream, struct hsdp_error *reterr);
+/** How many blocks that takes: enough for the elements, at most what the device runs at a time. */
+uint32_t gpu_grid(const struct gpu *gpu, uint64_t n_elems);
 
 /**
  * Whether the driver works on a graph of the host's on this stream (CUDA graphs).
