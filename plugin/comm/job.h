@@ -82,6 +82,11 @@ int32_t job_check_host(const struct hsdp_job *job, const char *operation,
 /** Where that comes from: "derived from nccl_timeout_seconds", "phase compile". Only for reporters,
  * which are called under the job's lock. */
 void job_timeout_source(const struct hsdp_job *job, char *ret_text, uint64_t max_bytes);
+/**
+ * How it goes, for a call that waits for the device since waited_ns: fails the job once that is
+ * longer than its timeout, and tells its failure. A look of struct space_patience; user is the job.
+ */
+int32_t job_device_look(void *user, uint64_t waited_ns, struct hsdp_error *reterr);
 /** From 1, in order of creation, which is collective: so ranks mean the same model by a number. */
 uint64_t job_model_number(struct hsdp_job *job);
 const struct kernels *job_kernels(const struct hsdp_job *job);

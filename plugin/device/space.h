@@ -19,8 +19,19 @@ struct space {
     const struct space_ops *ops;
     const struct kernels *kernels; /* of the CPU */
     struct gpu *gpu;               /* NULL of a CPU */
-    /* Of a device only: what space_norm adds to, and where a step's norm and factor are. */
+    /* Of a device only, and there: what space_norm adds to; where a step's norm and factor are. */
     struct gpu_norm *norm;
+    float *view;
+    struct space_bounce *bounce; /* private to the space of a device */
+};
+
+/*
+ * How long a host's thread waits for a device: look is called again and again meanwhile, and what
+ * it returns but HSDP_OK ends the wait. It has to come to an end.
+ */
+struct space_patience {
+    int32_t (*look)(void *user, uint64_t waited_ns, struct hsdp_error *reterr);
+    void *user;
 };
 
 struct space_ops {
@@ -55,9 +66,14 @@ struct space_ops {
 
 /** The space of a CPU. */
 struct space space_cpu(const struct kernels *kernels);
-/** That of a device; owned by the job, for which it allocates little. */
-int32_t space_cuda(struct gpu *gpu, const struct kernels *kernels, struct space *ret,
+/**
+ * That of a device; owned by the job, for which it allocates little. Of the calls, read and write
+ * wait for the device, on the host.
+ */
+int32_t space_cuda(struct gpu *gpu, const struct kernels *kernels,
+                   const struct space_patience *patience, struct space *ret,
                    struct hsdp_error *reterr);
 void space_fini(struct space *space);
+void space_cuda_fini(struct space *space); /* its part of that; accepts one of a CPU */
 
 #endif /* DEVICE_SPACE_H */
