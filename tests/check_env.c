@@ -212,14 +212,9 @@ END_TEST
 
 START_TEST(job_create_what_is_not_built_is_unsupported)
 {
-    static const char *const rows[][3] = {
-        {"HSDP_BACKEND", "mpi", "mpi"},
-        {"HSDP_BACKEND", "nccl", "nccl"},
-    };
-
     ranks_environment_clear();
-    setenv(rows[_i][0], rows[_i][1], 1);
-    refusal_assert(HSDP_ERR_UNSUPPORTED, rows[_i][2], rows[_i][1]);
+    setenv("HSDP_BACKEND", "mpi", 1);
+    refusal_assert(HSDP_ERR_UNSUPPORTED, "mpi", "is not built");
 }
 END_TEST
 
@@ -235,14 +230,67 @@ START_TEST(job_create_bad_spec_is_refused)
     ck_assert_int_eq(job_create(&spec, &job, &err), HSDP_ERR_INVALID);
     spec.rank = 0;
     spec.world_ranks = 0;
-    spec.device_type = HSDP_DEVICE_CUDA;
+    spec.device_type = 10; /* DLPack's ROCm */
     ck_assert_int_eq(job_create(&spec, &job, &err), HSDP_ERR_UNSUPPORTED);
+    ck_assert_str_eq(err.message, "job: device type 10; this version computes on CPUs (1) and CUDA "
+                                  "devices (2)");
+    spec.device_type = HSDP_DEVICE_CUDA;
+    spec.device_id = -1;
+    ck_assert_int_eq(job_create(&spec, &job, &err), HSDP_ERR_INVALID);
+    ck_assert_str_eq(err.message, "job: device_id is -1; CUDA devices count from 0");
     spec.device_type = HSDP_DEVICE_CPU;
     spec.name = "";
     ck_assert_int_eq(job_create(&spec, &job, &err), HSDP_ERR_INVALID);
     spec.name = "0123456789012345678901234567890123456789012345678901234567890123";
     ck_assert_int_eq(job_create(&spec, &job, &err), HSDP_ERR_INVALID);
     ck_assert_ptr_null(job);
+}
+END_TEST
+
+static const struct {
+    int32_t device_type;
+    const char *backend;
+    int32_t status;
+    const char *became; /* or the sentence */
+} backends[] = {
+    {0, "auto", HSDP_OK, "shm"},
+    {HSDP_DEVICE_CPU, "auto", HSDP_OK, "shm"},
+    {HSDP_DEVICE_CPU, "shm", HSDP_OK, "shm"},
+    {HSDP_DEVICE_CUDA, "auto", HSDP_OK, "nccl"},
+    {HSDP_DEVICE_CUDA, "nccl", HSDP_OK, "nccl"},
+    {HSDP_DEVICE_CUDA, "shm", HSDP_ERR_INVALID,
+     "job: backend \"shm\" moves memory of device type 1; this job has device type 2"},
+    {HSDP_DEVICE_CPU, "nccl", HSDP_ERR_INVALID,
+     "job: backend \"nccl\" moves memory of device type 2; this job has device type 1"},
+    {0, "nccl", HSDP_ERR_INVALID,
+     "job: backend \"nccl\" moves memory of device type 2; this job has device type 1"},
+    {HSDP_DEVICE_CUDA, "mpi", HSDP_ERR_UNSUPPORTED,
+     "job: backend \"mpi\" is not built; this version has shm and nccl"},
+    {HSDP_DEVICE_CPU, "mpi", HSDP_ERR_UNSUPPORTED,
+     "job: backend \"mpi\" is not built; this version has shm and nccl"},
+};
+
+#define N_BACKENDS ((int)(sizeof(backends) / sizeof(backends[0])))
+
+START_TEST(job_create_backend_fits_the_device)
+{
+    const char *key = "backend";
+    struct hsdp_job_spec spec = HSDP_JOB_SPEC_INIT;
+    struct hsdp_job_info info = HSDP_JOB_INFO_INIT;
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    struct hsdp_job *job = NULL;
+
+    ranks_environment_clear();
+    spec.settings = (struct hsdp_settings){&key, &backends[_i].backend, 1};
+    spec.device_type = backends[_i].device_type;
+    ck_assert_int_eq(job_create(&spec, &job, &err), backends[_i].status);
+    if (backends[_i].status == HSDP_OK) {
+        ck_assert_int_eq(job_info(job, &info, &err), HSDP_OK);
+        ck_assert_str_eq(info.backend, backends[_i].became);
+    } else {
+        ck_assert_str_eq(err.message, backends[_i].became);
+    }
+    job_destroy(job);
 }
 END_TEST
 
@@ -359,8 +407,9 @@ Suite *module_suite(void)
     tcase_add_test(tcase, job_create_of_several_hosts_knows_its_own_ranks);
     tcase_add_test(tcase, job_create_of_too_many_ranks_on_a_host_is_unsupported);
     tcase_add_test(tcase, job_create_without_meeting_point_is_unavailable);
-    tcase_add_loop_test(tcase, job_create_what_is_not_built_is_unsupported, 0, 2);
+    tcase_add_test(tcase, job_create_what_is_not_built_is_unsupported);
     tcase_add_test(tcase, job_create_bad_spec_is_refused);
+    tcase_add_loop_test(tcase, job_create_backend_fits_the_device, 0, N_BACKENDS);
     tcase_add_test(tcase, job_setting_of_timeouts_follows_nccl_timeout);
     tcase_add_test(tcase, job_setting_unset_is_the_documented_default);
     tcase_add_test(tcase, job_setting_of_the_meeting_is_read_back);

@@ -40,10 +40,17 @@ static int32_t spec_check(const struct hsdp_job_spec *spec, struct hsdp_error *r
                          "job: memory_alloc and memory_free go together; %s is NULL",
                          spec->memory_alloc == NULL ? "memory_alloc" : "memory_free");
     }
-    if (spec->device_type != 0 && spec->device_type != HSDP_DEVICE_CPU) {
+    if (spec->device_type != 0 && spec->device_type != HSDP_DEVICE_CPU &&
+        spec->device_type != HSDP_DEVICE_CUDA) {
         return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                         "job: device type %" PRId32 "; this version computes on CPUs (%d)",
-                         spec->device_type, HSDP_DEVICE_CPU);
+                         "job: device type %" PRId32
+                         "; this version computes on CPUs (%d) and CUDA devices (%d)",
+                         spec->device_type, HSDP_DEVICE_CPU, HSDP_DEVICE_CUDA);
+    }
+    if (spec->device_type == HSDP_DEVICE_CUDA && spec->device_id < 0) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "job: device_id is %" PRId32 "; CUDA devices count from 0",
+                         spec->device_id);
     }
     return HSDP_OK;
 }
@@ -120,6 +127,8 @@ static void fields_init(struct hsdp_job *job, const struct hsdp_job_spec *spec)
     job->host.log = spec->log;
     job->host.on_abort = spec->on_abort;
     job->host.user = spec->user;
+    job->host.memory = (struct gpu_allocator){spec->memory_alloc, spec->memory_free, spec->user};
+    job->device_id = spec->device_id;
     job->failed_ticket = UINT64_MAX;
     atomic_init(&job->n_refs, 1);
     job->listener = -1;
@@ -439,6 +448,10 @@ int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
     if (atomic_load(&job->state) != JOB_CREATED || atomic_load(&job->control) != NULL) {
         return error_set(reterr, HSDP_ERR_STATE, "job: connect comes once, and it has come");
     }
+    if (job->has_device) {
+        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
+                         "connect: this version moves no memory of CUDA devices yet");
+    }
     if (job->launch.world_ranks == 1) {
         size = job_control_size(job);
         status = control_map(-1, &size, &control, reterr);
@@ -513,7 +526,7 @@ int32_t job_info(const struct hsdp_job *job, struct hsdp_job_info *ret_info,
     (void)reterr;
     memset(ret_info, 0, sizeof(*ret_info));
     ret_info->struct_size = sizeof(*ret_info);
-    ret_info->backend = "shm";
+    ret_info->backend = job->has_device ? "nccl" : "shm";
     ret_info->rank = job->launch.rank;
     ret_info->world_ranks = job->launch.world_ranks;
     ret_info->local_rank = job->launch.local_rank;
@@ -522,6 +535,11 @@ int32_t job_info(const struct hsdp_job *job, struct hsdp_job_info *ret_info,
     ret_info->timeout_ms = job_timeout_ms(job);
     ret_info->is_connected = job_is_connected(job);
     return HSDP_OK;
+}
+
+bool job_has_device(const struct hsdp_job *job)
+{
+    return job->has_device;
 }
 
 uint32_t job_rank(const struct hsdp_job *job)

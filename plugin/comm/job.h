@@ -69,6 +69,8 @@ void job_unref(struct hsdp_job *job);
 
 /* --------------------------------------------------------------------------- asking, for shard/ */
 
+/** Backend nccl: models lie on a CUDA device. */
+bool job_has_device(const struct hsdp_job *job);
 uint32_t job_rank(const struct hsdp_job *job);
 uint32_t job_world_ranks(const struct hsdp_job *job);
 bool job_is_connected(const struct hsdp_job *job);

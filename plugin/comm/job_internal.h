@@ -15,6 +15,7 @@
 #include "comm/meeting_point.h"
 #include "comm/position.h"
 #include "comm/standstill.h"
+#include "device/gpu.h"
 
 #define JOB_NAME_MAX   63u
 #define JOB_MAX_PHASES 16u
@@ -45,6 +46,7 @@ struct job_host {
     void (*log)(void *user, int32_t level, const char *text);
     void (*on_abort)(void *user, const struct hsdp_error *reason);
     void *user;
+    struct gpu_allocator memory; /* of the device */
 };
 
 struct counter {
@@ -86,6 +88,8 @@ struct hsdp_job {
     pthread_mutex_t lock; /* settings, phases, reporters, groups' ledger */
     struct settings settings;
     const struct kernels *kernels; /* of the setting cpu_path */
+    bool has_device;               /* backend nccl */
+    int32_t device_id;
     struct job_phase phases[JOB_MAX_PHASES];
     uint32_t n_phases;
     _Atomic uint64_t timeout_ms;    /* of an operation, now */

@@ -134,17 +134,30 @@ void job_timeouts_write(const struct hsdp_job *job, struct text *text)
 
 /* ------------------------------------------------------------------------------ at create */
 
-static int32_t backend_choose(struct settings *settings, struct hsdp_error *reterr)
+/* Data lies where the transport moves it. */
+static int32_t backend_choose(struct hsdp_job *job, bool has_device, struct hsdp_error *reterr)
 {
-    const char *backend = settings_text(settings, "backend");
+    const char *backend = settings_text(&job->settings, "backend");
 
     if (strcmp(backend, "auto") == 0) {
-        return settings_put(settings, "backend", "shm", "derived from the ranks on this host",
-                            reterr);
+        job->has_device = has_device;
+        return has_device ? settings_put(&job->settings, "backend", "nccl",
+                                         "derived from the device", reterr)
+                          : settings_put(&job->settings, "backend", "shm",
+                                         "derived from the ranks on this host", reterr);
     }
-    if (strcmp(backend, "shm") != 0) {
+    job->has_device = strcmp(backend, "nccl") == 0;
+    if (!job->has_device && strcmp(backend, "shm") != 0) {
         return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                         "job: backend \"%s\" is not built; this version has shm", backend);
+                         "job: backend \"%s\" is not built; this version has shm and nccl",
+                         backend);
+    }
+    if (job->has_device != has_device) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "job: backend \"%s\" moves memory of device type %d; this job has device "
+                         "type %d",
+                         backend, job->has_device ? HSDP_DEVICE_CUDA : HSDP_DEVICE_CPU,
+                         has_device ? HSDP_DEVICE_CUDA : HSDP_DEVICE_CPU);
     }
     return HSDP_OK;
 }
@@ -173,7 +186,7 @@ int32_t job_settings_init(struct hsdp_job *job, const struct hsdp_job_spec *spec
     if (status != HSDP_OK) {
         return status;
     }
-    status = backend_choose(&job->settings, reterr);
+    status = backend_choose(job, spec->device_type == HSDP_DEVICE_CUDA, reterr);
     if (status == HSDP_OK) {
         status = kernels_init(job, reterr);
     }
