@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "comm/numbers.h"
 #include "comm/shm_store.h"
 #include "device/fpmode.h"
 #include "device/kernels.h"
@@ -194,44 +195,22 @@ const struct wait *shm_step_blocker(const struct store *store)
     return wait_is_met(&store->step_wait) ? NULL : &store->step_wait;
 }
 
-/* The weight is summed over this rank's data peers, in order, so that every rank gets the same. */
-static double weight_sum(const struct store *store)
+static const struct step_words *words_read(void *user, uint32_t rank)
 {
-    const struct hsdp_mesh *mesh = store->plan->mesh;
-    double weight = 0.0;
+    const struct store *store = user;
+    const struct step_words *words = &shm_header(store, rank)->words[store->step % 2];
 
-    for (uint32_t i = 0; i < mesh->n_data_ranks; i++) {
-        uint32_t rank = mesh_peer(mesh, mesh->data_dims, store->rank, i);
-
-        weight += shm_header(store, rank)->words[store->step % 2].weight;
-    }
-    return weight;
+    probe_read(store->probe, PROBE_STEP_WORDS, PROBE_NO_UNIT, words, sizeof(*words));
+    return words;
 }
 
 int32_t shm_step_words(struct store *store, struct step_words *ret_all, struct hsdp_error *reterr)
 {
-    const struct step_words *root = &shm_header(store, 0)->words[store->step % 2];
-    struct step_words all;
+    const struct numbers_source source = {store->plan, words_read, store};
     int32_t status;
 
     probe_met(store->probe, &store->step_wait);
-    memset(&all, 0, sizeof(all));
-    memcpy(all.numbers, root->numbers, sizeof(all.numbers));
-    for (uint32_t rank = 0; rank < store->n_world; rank++) {
-        const struct step_words *words = &shm_header(store, rank)->words[store->step % 2];
-
-        probe_read(store->probe, PROBE_STEP_WORDS, PROBE_NO_UNIT, words, sizeof(*words));
-        status = shm_numbers_compare(rank, words, root, reterr);
-        if (status != HSDP_OK) {
-            return status;
-        }
-        norm_sum_merge(&all.sum, &words->sum);
-        all.max_bits = words->max_bits > all.max_bits ? words->max_bits : all.max_bits;
-        all.checksum += words->checksum;
-    }
-    all.weight = weight_sum(store);
-    *ret_all = all;
-    status = shm_optimizers_compare(store, reterr);
+    status = numbers_merge(&source, ret_all, reterr);
     return status != HSDP_OK ? status : shm_journals_settle(store, reterr);
 }
 

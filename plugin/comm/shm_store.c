@@ -219,12 +219,6 @@ static void store_memory(const struct store *store, struct hsdp_model_info *ret_
     ret_bytes->unsharded_bytes = store->allocated.unsharded_bytes;
 }
 
-const struct transport_ops *transport_of(const struct hsdp_job *job)
-{
-    (void)job; /* the only one of this version; job_create has refused the others */
-    return &shm_transport;
-}
-
 /* The host keeps it. */
 static float *shm_factor(struct store *store)
 {

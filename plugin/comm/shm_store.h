@@ -3,6 +3,7 @@
 #ifndef COMM_SHM_STORE_H
 #define COMM_SHM_STORE_H
 
+#include "comm/offer_words.h"
 #include "comm/probe.h"
 #include "comm/shm_journal.h"
 #include "comm/transport.h"
@@ -107,18 +108,9 @@ struct shm_counters {
 };
 
 _Static_assert(STORE_MAX_TARGETS == SHM_MAX_RANKS, "a copy of a step slice on each rank");
+_Static_assert(OFFER_MAX_RANKS == SHM_MAX_RANKS, "words of each rank");
 _Static_assert(sizeof(struct shm_counters) == 64, "a line each: ranks do not share them");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "counters in shared memory take no lock");
-
-/* What a rank says of its offer; where it refuses, why. */
-struct shm_offer_words {
-    uint64_t tag;     /* what is offered; equal on all */
-    uint64_t root;    /* likewise, on the ranks that share a parameter */
-    uint64_t n_bytes; /* of the whole offer */
-    int64_t status;
-    char what[128];
-    char message[400];
-};
 
 struct shm_header {
     _Atomic uint64_t epoch;
@@ -131,7 +123,7 @@ struct shm_header {
     _Atomic uint64_t offer_consumed; /* chunks of all peers read */
     _Atomic uint64_t ties_arrived;   /* calls in which this rank's tied elements lie there */
     _Atomic uint64_t ties_consumed;  /* calls in which it has read those of the other holders */
-    struct shm_offer_words offer;    /* written before an arrival, like the stage */
+    struct offer_words offer;        /* written before an arrival, like the stage */
 };
 
 /* Where an offer passes through, chunk by chunk. */
@@ -391,11 +383,6 @@ uint32_t shm_publish_targets(struct store *store, uint32_t unit, uint32_t buffer
 void shm_publish_skip(struct store *store, uint32_t unit, bool is_written);
 int32_t shm_publish(struct store *store, enum published values, void *stream,
                     struct hsdp_error *reterr);
-
-/* shm_numbers.c: of a rank and rank 0; of all that share units with this one. */
-int32_t shm_numbers_compare(uint32_t rank, const struct step_words *theirs,
-                            const struct step_words *root, struct hsdp_error *reterr);
-int32_t shm_optimizers_compare(const struct store *store, struct hsdp_error *reterr);
 
 /* shm_tie.c */
 int32_t shm_ties_run(struct store *store, const struct store_ties *ties, struct hsdp_error *reterr);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shm store: numbers of a step that are equal on ranks, or the job fails. */
+/* The words of a step: what all ranks bring is compared, and merged into the same on every rank. */
+#include "comm/numbers.h"
+
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
-#include "comm/shm_store.h"
 
-int32_t shm_numbers_compare(uint32_t rank, const struct step_words *theirs,
-                            const struct step_words *root, struct hsdp_error *reterr)
+/* Of a rank, and of rank 0. */
+static int32_t numbers_compare(uint32_t rank, const struct step_words *theirs,
+                               const struct step_words *root, struct hsdp_error *reterr)
 {
     static const char *const names[STEP_N_NUMBERS] = {
         "max_norm",           "norm_p",
@@ -74,19 +77,59 @@ static int32_t optimizers_compare(const struct step_words *words[2], const uint3
     return HSDP_ERR_MISMATCH;
 }
 
-int32_t shm_optimizers_compare(const struct store *store, struct hsdp_error *reterr)
+/* Of all ranks that share units with this one. */
+static int32_t sharers_compare(const struct numbers_source *source, struct hsdp_error *reterr)
 {
-    const struct hsdp_mesh *mesh = store->plan->mesh;
-    uint32_t dims = plan_shared_dims(store->plan);
-    uint32_t first = mesh_peer(mesh, dims, store->rank, 0);
-    const struct step_words *words[2] = {&shm_header(store, first)->words[store->step % 2], NULL};
+    const struct hsdp_mesh *mesh = source->plan->mesh;
+    uint32_t dims = plan_shared_dims(source->plan);
+    uint32_t first = mesh_peer(mesh, dims, mesh->rank, 0);
+    const struct step_words *words[2] = {source->words(source->user, first), NULL};
     int32_t status = HSDP_OK;
 
     for (uint32_t i = 1; i < mesh_span(mesh, dims) && status == HSDP_OK; i++) {
-        uint32_t ranks[2] = {first, mesh_peer(mesh, dims, store->rank, i)};
+        uint32_t ranks[2] = {first, mesh_peer(mesh, dims, mesh->rank, i)};
 
-        words[1] = &shm_header(store, ranks[1])->words[store->step % 2];
+        words[1] = source->words(source->user, ranks[1]);
         status = optimizers_compare(words, ranks, reterr);
     }
     return status;
+}
+
+/* The weight is summed over this rank's data peers, in order, so that every rank gets the same. */
+static double weight_sum(const struct numbers_source *source)
+{
+    const struct hsdp_mesh *mesh = source->plan->mesh;
+    double weight = 0.0;
+
+    for (uint32_t i = 0; i < mesh->n_data_ranks; i++) {
+        uint32_t rank = mesh_peer(mesh, mesh->data_dims, mesh->rank, i);
+
+        weight += source->words(source->user, rank)->weight;
+    }
+    return weight;
+}
+
+int32_t numbers_merge(const struct numbers_source *source, struct step_words *ret_all,
+                      struct hsdp_error *reterr)
+{
+    const struct step_words *root = source->words(source->user, 0);
+    struct step_words all;
+    int32_t status;
+
+    memset(&all, 0, sizeof(all));
+    memcpy(all.numbers, root->numbers, sizeof(all.numbers));
+    for (uint32_t rank = 0; rank < source->plan->mesh->world_ranks; rank++) {
+        const struct step_words *words = source->words(source->user, rank);
+
+        status = numbers_compare(rank, words, root, reterr);
+        if (status != HSDP_OK) {
+            return status;
+        }
+        norm_sum_merge(&all.sum, &words->sum);
+        all.max_bits = words->max_bits > all.max_bits ? words->max_bits : all.max_bits;
+        all.checksum += words->checksum;
+    }
+    all.weight = weight_sum(source);
+    *ret_all = all;
+    return sharers_compare(source, reterr);
 }
