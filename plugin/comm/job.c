@@ -199,6 +199,7 @@ static void job_free(struct hsdp_job *job)
         counter = next;
     }
     free(job->cancelled);
+    space_fini(&job->space);
     settings_fini(&job->settings);
     free(job->identity);
     if (job->alive != NULL) {

@@ -14,6 +14,7 @@
 struct hsdp_job; /* job_internal.h, for plugin/comm only */
 struct kernels;  /* device/kernels.h */
 struct probe;    /* comm/probe.h */
+struct space;    /* device/space.h */
 
 /* ------------------------------------------------------- the public tables: hsdp/job.h, diag.h */
 
@@ -92,6 +93,9 @@ int32_t job_device_look(void *user, uint64_t waited_ns, struct hsdp_error *reter
 /** From 1, in order of creation, which is collective: so ranks mean the same model by a number. */
 uint64_t job_model_number(struct hsdp_job *job);
 const struct kernels *job_kernels(const struct hsdp_job *job);
+/** Where models lie: the host's memory or, once a job of such a backend is connected, a device's.
+ */
+struct space *job_space(const struct hsdp_job *job);
 void job_log(struct hsdp_job *job, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -81,6 +81,11 @@ const struct kernels *job_kernels(const struct hsdp_job *job)
     return job->kernels;
 }
 
+struct space *job_space(const struct hsdp_job *job)
+{
+    return (struct space *)(uintptr_t)&job->space;
+}
+
 void job_log(struct hsdp_job *job, int32_t level, const char *format, ...)
 {
     char line[1024];

@@ -173,6 +173,7 @@ static int32_t kernels_init(struct hsdp_job *job, struct hsdp_error *reterr)
         status = settings_put(&job->settings, "cpu_path", job->kernels->path,
                               "derived from the processor", reterr);
     }
+    job->space = space_cpu(job->kernels);
     return status;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The space of a CUDA device: everything is enqueued on the reduce stream, in order. */
+#include <assert.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,40 +26,50 @@ struct chunk {
 struct space_bounce {
     struct space_patience patience;
     struct gpu_memory pinned;
-    struct gpu_memory numbers; /* of the space: norm and view */
+    struct gpu_memory norm; /* of the space */
     struct chunk chunks[N_CHUNKS];
     cu_event order; /* between the reduce stream and the host's */
 };
 
-/* What lies on the device for the space itself. */
-struct space_numbers {
-    struct gpu_norm norm;
-    float view[4];
-};
-
 /* ------------------------------------------------------------------------------------- waiting */
 
-static int32_t chunk_await(struct space *space, struct chunk *chunk, struct hsdp_error *reterr)
+static int32_t event_await(struct space *space, cu_event event, struct hsdp_error *reterr)
 {
     const struct space_patience *patience = &space->bounce->patience;
     const struct timespec pause = {.tv_nsec = LOOK_WAIT_NS};
     uint64_t start_ns = clock_now_ns();
-    int32_t status = HSDP_OK;
+    int32_t status = HSDP_PENDING;
 
-    for (uint32_t n_looks = 0; chunk->is_under_way && status == HSDP_OK; n_looks++) {
-        status = gpu_event_query(space->gpu, chunk->done, reterr);
-        if (status == HSDP_OK) {
-            chunk->is_under_way = false;
-        } else if (status == HSDP_PENDING) {
-            status = patience->look(patience->user, clock_now_ns() - start_ns, reterr);
-            if (n_looks < SPIN_LOOKS) {
-                sched_yield();
-            } else {
-                nanosleep(&pause, NULL);
-            }
+    for (uint32_t n_looks = 0; status == HSDP_PENDING; n_looks++) {
+        status = gpu_event_query(space->gpu, event, reterr);
+        if (status != HSDP_PENDING) {
+            return status;
         }
+        if (n_looks < SPIN_LOOKS) {
+            sched_yield();
+        } else {
+            nanosleep(&pause, NULL);
+        }
+        status = patience->look(patience->user, clock_now_ns() - start_ns, reterr);
+        status = status == HSDP_OK ? HSDP_PENDING : status;
     }
     return status;
+}
+
+static int32_t chunk_await(struct space *space, struct chunk *chunk, struct hsdp_error *reterr)
+{
+    int32_t status = chunk->is_under_way ? event_await(space, chunk->done, reterr) : HSDP_OK;
+
+    chunk->is_under_way = chunk->is_under_way && status != HSDP_OK;
+    return status;
+}
+
+static int32_t cuda_wait(struct space *space, struct hsdp_error *reterr)
+{
+    int32_t status =
+        gpu_event_record(space->gpu, space->bounce->order, space->gpu->reduce_stream, reterr);
+
+    return status == HSDP_OK ? event_await(space, space->bounce->order, reterr) : status;
 }
 
 static int32_t chunk_send(struct space *space, struct chunk *chunk, void *dst, const void *src,
@@ -172,12 +183,14 @@ static int32_t cuda_zero(struct space *space, void *dst, uint64_t n_bytes,
     return gpu_fill(space->gpu, dst, 0, n_bytes, space->gpu->reduce_stream, reterr);
 }
 
-static int32_t cuda_convert(struct space *space, void *dst, enum dtype dst_dtype, const void *src,
-                            enum dtype src_dtype, uint64_t n_elems, struct hsdp_error *reterr)
+static int32_t cuda_convert(struct space *space, const struct space_cast *cast,
+                            struct hsdp_error *reterr)
 {
-    const struct gpu_cast_args args = {dst, src, n_elems, (int32_t)dst_dtype, (int32_t)src_dtype};
+    const struct gpu_cast_args args = {cast->dst, cast->src, cast->n_elems,
+                                       (int32_t)cast->dst_dtype, (int32_t)cast->src_dtype};
 
-    return gpu_launch(space->gpu, GPU_CAST, &args, n_elems, space->gpu->reduce_stream, reterr);
+    return gpu_launch(space->gpu, GPU_CAST, &args, cast->n_elems, space->gpu->reduce_stream,
+                      reterr);
 }
 
 static int32_t cuda_add(struct space *space, float *dst, const void *src, enum dtype src_dtype,
@@ -194,6 +207,48 @@ static int32_t cuda_divide(struct space *space, float *values, float divisor, ui
     const struct gpu_divide_args args = {values, n_elems, divisor, 0};
 
     return gpu_launch(space->gpu, GPU_DIVIDE, &args, n_elems, space->gpu->reduce_stream, reterr);
+}
+
+static int32_t cuda_norm(struct space *space, const struct space_norm *norm,
+                         struct hsdp_error *reterr)
+{
+    const struct gpu_norm_args args = {.norm = space->norm,
+                                       .values = norm->values,
+                                       .n_elems = norm->n_elems,
+                                       .p = norm->p,
+                                       .divisor = norm->divisor,
+                                       .is_divided = norm->is_divided};
+
+    return gpu_launch(space->gpu, GPU_NORM, &args, norm->n_elems, space->gpu->reduce_stream,
+                      reterr);
+}
+
+static int32_t cuda_adamw(struct space *space, const struct adamw_constants *constants,
+                          const struct adamw_shard *shard, const float *factor,
+                          struct hsdp_error *reterr)
+{
+    struct gpu_adamw_args args = {.params = shard->params,
+                                  .exp_avg = shard->exp_avg,
+                                  .exp_avg_sq = shard->exp_avg_sq,
+                                  .grads = shard->grads,
+                                  .copy = shard->n_copies == 0 ? NULL : shard->copies[0],
+                                  .factor = factor,
+                                  .n_elems = shard->n_elems};
+
+    assert(shard->n_copies <= 1);
+    args.grads_divisor = shard->grads_divisor;
+    args.decay = constants->decay;
+    args.beta1 = constants->beta1;
+    args.one_minus_beta1 = constants->one_minus_beta1;
+    args.beta2 = constants->beta2;
+    args.one_minus_beta2 = constants->one_minus_beta2;
+    args.step_size = constants->step_size;
+    args.bias2_sqrt = constants->bias2_sqrt;
+    args.epsilon = constants->epsilon;
+    args.params_dtype = (int32_t)shard->params_dtype;
+    args.copy_dtype = (int32_t)shard->copies_dtype;
+    return gpu_launch(space->gpu, GPU_ADAMW, &args, shard->n_elems, space->gpu->reduce_stream,
+                      reterr);
 }
 
 /* One event serves again and again: a stream waits for what it stood for when it was told to. */
@@ -216,8 +271,26 @@ static int32_t cuda_precede(struct space *space, void *stream, struct hsdp_error
     return streams_order(space, space->gpu->reduce_stream, stream, reterr);
 }
 
+static void cuda_fini(struct space *space)
+{
+    struct space_bounce *bounce = space->bounce;
+
+    if (bounce == NULL) {
+        return;
+    }
+    gpu_event_destroy(space->gpu, bounce->order);
+    for (uint32_t i = 0; i < N_CHUNKS; i++) {
+        gpu_event_destroy(space->gpu, bounce->chunks[i].done);
+    }
+    gpu_free(space->gpu, &bounce->norm);
+    gpu_free(space->gpu, &bounce->pinned);
+    free(bounce);
+    space->bounce = NULL;
+}
+
 static const struct space_ops cuda_ops = {
     .is_host = false,
+    .fini = cuda_fini,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .read = cuda_read,
@@ -227,8 +300,11 @@ static const struct space_ops cuda_ops = {
     .convert = cuda_convert,
     .add = cuda_add,
     .divide = cuda_divide,
+    .norm = cuda_norm,
+    .adamw = cuda_adamw,
     .follow = cuda_follow,
     .precede = cuda_precede,
+    .wait = cuda_wait,
 };
 
 /* --------------------------------------------------------------------------------------- making */
@@ -240,12 +316,12 @@ static int32_t bounce_fill(struct gpu *gpu, struct space_bounce *bounce, struct 
     status = gpu_alloc(gpu, CHUNK_BYTES * N_CHUNKS, HSDP_MEMORY_PINNED,
                        "copies between host and device", &bounce->pinned, reterr);
     if (status == HSDP_OK) {
-        status = gpu_alloc(gpu, sizeof(struct space_numbers), HSDP_MEMORY_DEVICE,
-                           "the numbers of a step", &bounce->numbers, reterr);
+        status = gpu_alloc(gpu, sizeof(struct gpu_norm), HSDP_MEMORY_DEVICE, "the norm of a step",
+                           &bounce->norm, reterr);
     }
     if (status == HSDP_OK) {
-        status = gpu_fill(gpu, bounce->numbers.base, 0, sizeof(struct space_numbers),
-                          gpu->reduce_stream, reterr);
+        status = gpu_fill(gpu, bounce->norm.base, 0, sizeof(struct gpu_norm), gpu->reduce_stream,
+                          reterr);
     }
     if (status == HSDP_OK) {
         status = gpu_event_create(gpu, &bounce->order, reterr);
@@ -262,7 +338,6 @@ int32_t space_cuda(struct gpu *gpu, const struct kernels *kernels,
                    struct hsdp_error *reterr)
 {
     struct space space = {.ops = &cuda_ops, .kernels = kernels, .gpu = gpu};
-    struct space_numbers *numbers;
     int32_t status;
 
     space.bounce = calloc(1, sizeof(*space.bounce));
@@ -272,29 +347,10 @@ int32_t space_cuda(struct gpu *gpu, const struct kernels *kernels,
     space.bounce->patience = *patience;
     status = bounce_fill(gpu, space.bounce, reterr);
     if (status != HSDP_OK) {
-        space_cuda_fini(&space);
+        cuda_fini(&space);
         return status;
     }
-    numbers = space.bounce->numbers.base;
-    space.norm = &numbers->norm; /* addresses of the device */
-    space.view = numbers->view;
+    space.norm = space.bounce->norm.base; /* an address of the device */
     *ret = space;
     return HSDP_OK;
-}
-
-void space_cuda_fini(struct space *space)
-{
-    struct space_bounce *bounce = space->bounce;
-
-    if (bounce == NULL) {
-        return;
-    }
-    gpu_event_destroy(space->gpu, bounce->order);
-    for (uint32_t i = 0; i < N_CHUNKS; i++) {
-        gpu_event_destroy(space->gpu, bounce->chunks[i].done);
-    }
-    gpu_free(space->gpu, &bounce->numbers);
-    gpu_free(space->gpu, &bounce->pinned);
-    free(bounce);
-    space->bounce = NULL;
 }
