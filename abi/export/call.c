@@ -3,6 +3,7 @@
 #include "call.h"
 
 #include "base/error.h"
+#include "device/space.h"
 #include "shard/model.h"
 
 void call_begin(struct call *call, const char *name, struct hsdp_error *reterr)
@@ -134,7 +135,7 @@ void call_is_collective(struct call *call)
 
 void call_needs_stream(struct call *call, const void *stream)
 {
-    if (call_is_ok(call) && stream != NULL) {
+    if (call_is_ok(call) && stream != NULL && job_space(call->job)->ops->is_host) {
         call->status =
             error_set(&call->err, HSDP_ERR_INVALID,
                       "%s: stream %p; the only stream of a CPU is NULL", call->name, stream);
@@ -147,6 +148,9 @@ int32_t call_end(struct call *call)
         call->status = job_collective_end(call->job, call->status, &call->err);
     }
     if (call->job != NULL) {
+        if (call->status == HSDP_ERR_DEVICE) {
+            job_fail(call->job, &call->err); /* what is on its streams cannot be taken back */
+        }
         job_leave(call->job);
     }
     if (call->status < 0) {

@@ -255,7 +255,8 @@ int32_t shm_grads_add(struct store *store, const struct store_addition *addition
     }
     mode = fp_mode_enter();
     job_kernels(store->job)
-        ->add(*buffer + addition->offset_elems, addition->values, DTYPE_FP32, addition->n_elems);
+        ->add(*buffer + addition->offset_elems, addition->values, addition->dtype,
+              addition->n_elems);
     fp_mode_leave(mode);
     return HSDP_OK;
 }

@@ -157,6 +157,13 @@ out:
     return status;
 }
 
+static int32_t store_settle(struct store *store, struct hsdp_error *reterr)
+{
+    (void)store;
+    (void)reterr;
+    return HSDP_OK;
+}
+
 static int32_t store_pass_begin(struct store *store, const uint32_t *units, uint64_t n_units,
                                 int32_t scope, struct hsdp_error *reterr)
 {
@@ -241,6 +248,7 @@ const struct transport_ops shm_transport = {
     .grads_add = shm_grads_add,
     .pass_begin = store_pass_begin,
     .reduce = shm_reduce,
+    .settle = store_settle,
     .has_leftover = store_has_leftover,
     .reduce_blocker = shm_reduce_blocker,
     .drain = shm_drain,

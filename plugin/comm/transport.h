@@ -80,11 +80,12 @@ struct store_gradient {
     void *stream;         /* on which the host has written it */
 };
 
-/* What joins a rank's contribution of a unit from outside of its slot: fp32. */
+/* What joins a rank's contribution of a unit from outside of its slot; added in fp32. */
 struct store_addition {
     uint32_t unit;
     uint64_t offset_elems; /* in the trainable buffer */
-    const float *values;
+    const void *values;    /* in the space */
+    enum dtype dtype;
     uint64_t n_elems;
     bool joins_handed; /* what was handed over and waits for its turn; else the next */
     void *stream;      /* on which the host has written them, and may change them again */
@@ -200,6 +201,13 @@ struct transport_ops {
      * of aliases alone nothing is reduced, and the ticket is 0. */
     int32_t (*reduce)(struct store *store, const struct store_gradient *gradient,
                       uint64_t *ret_ticket, struct hsdp_error *reterr);
+
+    /*
+     * Brings what shard/ does next in the space behind all that this store has begun there, and
+     * behind all reading of what rests: on a device it waits, bounded, until that is issued. On a
+     * CPU, where calls have done what they say, there is nothing to do.
+     */
+    int32_t (*settle)(struct store *store, struct hsdp_error *reterr);
 
     /* True when this rank holds contributions of a unit that no full reduction has taken up. */
     bool (*has_leftover)(const struct store *store, uint32_t unit);

@@ -235,9 +235,18 @@ int32_t job_ticket_wait(struct hsdp_job *job, uint64_t ticket, uint64_t wait_ms,
 int32_t job_ticket_order(struct hsdp_job *job, uint64_t ticket, void *stream,
                          struct hsdp_error *reterr)
 {
-    if (stream != NULL) {
+    struct work *work;
+    int32_t status;
+
+    if (job->space.ops->is_host && stream != NULL) {
         return error_set(reterr, HSDP_ERR_INVALID,
                          "job: stream %p; the only stream of a CPU is NULL", stream);
     }
-    return job_ticket_wait(job, ticket, UINT64_MAX, reterr);
+    status = job_ticket_wait(job, ticket, job->space.ops->is_host ? UINT64_MAX : 0, reterr);
+    if (status != HSDP_PENDING) {
+        return status;
+    }
+    work = work_find(job, ticket);
+    return work->order != NULL ? work->order(work, stream, reterr)
+                               : job_ticket_wait(job, ticket, UINT64_MAX, reterr);
 }

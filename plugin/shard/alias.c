@@ -4,33 +4,22 @@
 
 #include "base/error.h"
 #include "comm/probe.h"
-#include "device/fpmode.h"
-#include "device/kernels.h"
-
-#define BLOCK_ELEMS 1024u
 
 int32_t contribution_add(struct hsdp_model *model, const struct contribution *contribution,
                          struct hsdp_error *reterr)
 {
     const struct plan_param *param = &model->plan->params[contribution->param];
-    float values[BLOCK_ELEMS];
-    struct store_addition addition = {.unit = param->unit, .values = values};
-    int32_t status = HSDP_OK;
+    struct store_addition addition = {.unit = param->unit, .values = contribution->values};
 
-    addition.joins_handed = contribution->joins_handed;
-    for (uint64_t at = 0; status == HSDP_OK && at < param->n_elems; at += BLOCK_ELEMS) {
-        const uint8_t *source = contribution->values;
-        struct fp_mode mode = fp_mode_enter();
-
-        addition.offset_elems = param->offset_elems + at;
-        addition.n_elems = param->n_elems - at < BLOCK_ELEMS ? param->n_elems - at : BLOCK_ELEMS;
-        job_kernels(model->job)
-            ->to_fp32(values, source + at * dtype_bytes(contribution->dtype), contribution->dtype,
-                      addition.n_elems);
-        fp_mode_leave(mode);
-        status = model->ops->grads_add(model->store, &addition, reterr);
+    if (param->n_elems == 0) {
+        return HSDP_OK;
     }
-    return status;
+    addition.offset_elems = param->offset_elems;
+    addition.dtype = contribution->dtype;
+    addition.n_elems = param->n_elems;
+    addition.joins_handed = contribution->joins_handed;
+    addition.stream = contribution->stream;
+    return model->ops->grads_add(model->store, &addition, reterr);
 }
 
 /* The i-th of a unit's names for parameters of other units: they are the last of its list. */
@@ -109,13 +98,15 @@ void alias_release(struct hsdp_model *model, uint32_t unit, void *stream)
     aliases_release(model, unit, model->plan->units[unit].n_aliases, stream);
 }
 
-int32_t alias_grads_add(struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr)
+int32_t alias_grads_add(struct hsdp_model *model, uint32_t unit, void *stream,
+                        struct hsdp_error *reterr)
 {
     const struct hsdp_plan *plan = model->plan;
     const struct plan_unit *row = &plan->units[unit];
     struct contribution contribution = {.dtype = plan->classes[row->class_index].gradient_dtype};
     int32_t status = HSDP_OK;
 
+    contribution.stream = stream;
     for (uint32_t i = 0; status == HSDP_OK && i < row->n_aliases; i++) {
         const struct plan_param *param = &plan->params[unit_alias(row, i)];
         const struct model_unit *u = &model->units[plan->params[param->storage].unit];

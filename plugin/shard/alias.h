@@ -7,10 +7,11 @@
 
 /** A gradient of one parameter that joins this rank's contribution outside of the slot. */
 struct contribution {
-    uint32_t param; /* a storage */
-    const void *values;
+    uint32_t param;     /* a storage */
+    const void *values; /* in the space */
     enum dtype dtype;
     bool joins_handed; /* what was handed over in the open pass; else the next hand-over */
+    void *stream;      /* of the host, which has written them there */
 };
 int32_t contribution_add(struct hsdp_model *model, const struct contribution *contribution,
                          struct hsdp_error *reterr);
@@ -27,6 +28,7 @@ int32_t alias_hold(struct hsdp_model *model, uint32_t unit, void *stream,
 void alias_release(struct hsdp_model *model, uint32_t unit, void *stream);
 
 /** Adds the gradients of a unit's aliases, in its slot, to what their storages contribute. */
-int32_t alias_grads_add(struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr);
+int32_t alias_grads_add(struct hsdp_model *model, uint32_t unit, void *stream,
+                        struct hsdp_error *reterr);
 
 #endif /* SHARD_ALIAS_H */

@@ -280,7 +280,7 @@ static int32_t unit_hand_over(struct hsdp_model *model, const struct handing *ha
 
     status = due_check(model, handing->is_skip, pass, unit, reterr);
     if (status == HSDP_OK && !handing->is_skip) {
-        status = alias_grads_add(model, unit, reterr);
+        status = alias_grads_add(model, unit, handing->stream, reterr);
     }
     if (status != HSDP_OK) {
         return status;
@@ -473,11 +473,10 @@ void passes_free(struct hsdp_model *model)
 int32_t unit_grad_add(struct hsdp_model *model, uint32_t param, const struct hsdp_tensor *grad,
                       void *stream, struct hsdp_error *reterr)
 {
-    struct contribution contribution = {.joins_handed = false};
+    struct contribution contribution = {.joins_handed = false, .stream = stream};
     const struct plan_param *p;
     int32_t status;
 
-    (void)stream;
     if (param >= model->plan->n_params) {
         return error_set(reterr, HSDP_ERR_INVALID,
                          "unit.grad_add: parameter %" PRIu32 " of %" PRIu32, param,
