@@ -140,6 +140,12 @@ for strange in 'sharding_strategy=FSDP' 'sharding_strategy=hsdp ' 'sharding_stra
     ends "refuses --set '$strange'" 2 '^hsdp-gpt: rank 0: .{20}' 4 --set "$strange"
     says "refuses --set '$strange' in one sentence" '^hsdp-gpt' 1
 done
+ends "refuses a kind of device that is none" 2 'device: "gpu" is not allowed; cpu\|cuda is' 1 --set device=gpu
+ends "refuses a driver that is not there" 2 \
+    '^hsdp-gpt: .*device cuda needs the driver /nowhere/libcuda.so.1: ' 1 \
+    --set device=cuda --set cuda_library=/nowhere/libcuda.so.1
+ends "refuses a driver that is none" 2 \
+    '^hsdp-gpt: .*the driver libc.so.6 has no cu[A-Z]' 1 --set device=cuda --set cuda_library=libc.so.6
 for strange in 'dataset=/nowhere/text' 'plugin=/nowhere/hsdp.so' 'global_batch_size=12'; do
     ends "refuses --set '$strange'" 2 '^hsdp-gpt: rank 0: .{20}' 4 --set "$strange"
     says "refuses --set '$strange' on every rank" '^hsdp-gpt: rank [0-3]: .*(/nowhere/|global_batch_size 12 )' 4

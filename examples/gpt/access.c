@@ -3,6 +3,7 @@
 #include "access.h"
 
 #include "convert.h"
+#include "transfer.h"
 
 /* Issues the unshard of a unit, unless that was done ahead. */
 static int unit_start(struct compute *compute, uint32_t unit, int32_t use, struct fault *ret_fault)
@@ -13,8 +14,8 @@ static int unit_start(struct compute *compute, uint32_t unit, int32_t use, struc
     if (compute->is_started[unit]) {
         return 0;
     }
-    if (session->api->unit->unshard(session->model, unit, use, NULL, &compute->tickets[unit],
-                                    &error) != HSDP_OK) {
+    if (session->api->unit->unshard(session->model, unit, use, session->stream,
+                                    &compute->tickets[unit], &error) != HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
     compute->is_started[unit] = 1;
@@ -46,8 +47,8 @@ int access_acquire(struct compute *compute, uint32_t unit, const uint32_t *next,
         return status;
     }
     compute->is_started[unit] = 0;
-    if (session->api->job->ticket_order(session->job, compute->tickets[unit], NULL, &error) !=
-        HSDP_OK) {
+    if (session->api->job->ticket_order(session->job, compute->tickets[unit], session->stream,
+                                        &error) != HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
     laps_end(&session->laps, LAPS_COMMUNICATION);
@@ -60,30 +61,32 @@ int access_release(struct compute *compute, uint32_t unit, struct fault *ret_fau
     struct hsdp_error error = HSDP_ERROR_INIT;
 
     laps_end(&session->laps, LAPS_COMPUTE);
-    if (session->api->unit->release(session->model, unit, NULL, &error) != HSDP_OK) {
+    if (session->api->unit->release(session->model, unit, session->stream, &error) != HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
     laps_end(&session->laps, LAPS_COMMUNICATION);
     return 0;
 }
 
-void access_values(const struct compute *compute, uint32_t unit,
-                   const float *ret_values[MODEL_MAX_PARAMS])
+int access_values(struct compute *compute, uint32_t unit, const float *ret_values[MODEL_MAX_PARAMS],
+                  struct fault *ret_fault)
 {
     const struct session_unit *own = &compute->session->units[unit];
     float *scratch = compute->values;
+    int status = 0;
 
-    for (uint32_t i = 0; i < own->n_params; i++) {
+    for (uint32_t i = 0; i < own->n_params && status == 0; i++) {
         const size_t n_elems = model_param_elems(&own->table[i]);
 
         if (scratch == NULL) {
             ret_values[i] = convert_base(&own->values[i]);
         } else {
-            convert_load(scratch, &own->values[i], n_elems);
+            status = transfer_load(compute->session, scratch, &own->values[i], n_elems, ret_fault);
             ret_values[i] = scratch;
             scratch += n_elems;
         }
     }
+    return status;
 }
 
 void access_grads(const struct compute *compute, uint32_t unit, float *ret_grads[MODEL_MAX_PARAMS])
@@ -101,12 +104,15 @@ void access_grads(const struct compute *compute, uint32_t unit, float *ret_grads
     }
 }
 
-void access_store(const struct compute *compute, uint32_t unit,
-                  float *const grads[MODEL_MAX_PARAMS])
+int access_store(struct compute *compute, uint32_t unit, float *const grads[MODEL_MAX_PARAMS],
+                 struct fault *ret_fault)
 {
     const struct session_unit *own = &compute->session->units[unit];
+    int status = 0;
 
-    for (uint32_t i = 0; compute->grads != NULL && i < own->n_params; i++) {
-        convert_store(&own->grads[i], 0, grads[i], model_param_elems(&own->table[i]));
+    for (uint32_t i = 0; compute->grads != NULL && i < own->n_params && status == 0; i++) {
+        status = transfer_store(compute->session, &own->grads[i], 0, grads[i],
+                                model_param_elems(&own->table[i]), ret_fault);
     }
+    return status;
 }

@@ -14,12 +14,12 @@ int access_acquire(struct compute *compute, uint32_t unit, const uint32_t *next,
 /* Ends one use of a unit. */
 int access_release(struct compute *compute, uint32_t unit, struct fault *ret_fault);
 /* Where the model reads the parameters of an unsharded unit: in place, or widened to fp32. */
-void access_values(const struct compute *compute, uint32_t unit,
-                   const float *ret_values[MODEL_MAX_PARAMS]);
+int access_values(struct compute *compute, uint32_t unit, const float *ret_values[MODEL_MAX_PARAMS],
+                  struct fault *ret_fault);
 /* Where the model writes the gradients of a unit: in place, or in fp32 beside it. */
 void access_grads(const struct compute *compute, uint32_t unit, float *ret_grads[MODEL_MAX_PARAMS]);
 /* Rounds the gradients into the views, where they were computed beside them. */
-void access_store(const struct compute *compute, uint32_t unit,
-                  float *const grads[MODEL_MAX_PARAMS]);
+int access_store(struct compute *compute, uint32_t unit, float *const grads[MODEL_MAX_PARAMS],
+                 struct fault *ret_fault);
 
 #endif

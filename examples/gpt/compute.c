@@ -32,9 +32,10 @@ static float *floats_alloc(size_t n_elems)
     return floats;
 }
 
-/* Scratch for one unit, where the plugin's views are not fp32. */
+/* Scratch for one unit, where the plugin's views are not fp32, or not in the host's memory. */
 static int scratch_init(struct compute *compute)
 {
+    const int is_apart = compute->session->device != NULL;
     size_t largest = 0;
 
     for (uint32_t unit = 0; unit < compute->session->n_units; unit++) {
@@ -42,13 +43,13 @@ static int scratch_init(struct compute *compute)
 
         largest = n_elems > largest ? n_elems : largest;
     }
-    if (!convert_is_fp32(&compute->session->units[0].values[0])) {
+    if (is_apart || !convert_is_fp32(&compute->session->units[0].values[0])) {
         compute->values = floats_alloc(largest);
         if (compute->values == NULL) {
             return -1;
         }
     }
-    if (!convert_is_fp32(&compute->session->units[0].grads[0])) {
+    if (is_apart || !convert_is_fp32(&compute->session->units[0].grads[0])) {
         compute->grads = floats_alloc(largest);
         if (compute->grads == NULL) {
             return -1;
@@ -125,7 +126,10 @@ int compute_forward(struct compute *compute, int keep_head, struct fault *ret_fa
         if (status != 0) {
             return status;
         }
-        access_values(compute, unit, values);
+        status = access_values(compute, unit, values, ret_fault);
+        if (status != 0) {
+            return status;
+        }
         model_forward(&pass, unit, values);
         if (unit + 1 == n_units && keep_head) {
             break;
@@ -155,13 +159,19 @@ static int unit_backward(struct compute *compute, uint64_t open_pass, const uint
     if (status != 0) {
         return status;
     }
-    access_values(compute, *unit, values);
+    status = access_values(compute, *unit, values, ret_fault);
+    if (status != 0) {
+        return status;
+    }
     access_grads(compute, *unit, grads);
     model_backward(&pass, *unit, values, grads);
-    access_store(compute, *unit, grads);
+    status = access_store(compute, *unit, grads, ret_fault);
+    if (status != 0) {
+        return status;
+    }
     laps_end(&session->laps, LAPS_COMPUTE);
-    if (session->api->unit->reduce(session->model, open_pass, *unit, NULL, NULL, &error) !=
-        HSDP_OK) {
+    if (session->api->unit->reduce(session->model, open_pass, *unit, session->stream, NULL,
+                                   &error) != HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
     laps_end(&session->laps, LAPS_COMMUNICATION);
@@ -192,7 +202,7 @@ int compute_backward(struct compute *compute, int32_t scope, struct fault *ret_f
         }
     }
     laps_end(&session->laps, LAPS_COMPUTE);
-    if (unit->backward_end(session->model, open_pass, NULL, NULL, &error) != HSDP_OK) {
+    if (unit->backward_end(session->model, open_pass, session->stream, NULL, &error) != HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
     laps_end(&session->laps, LAPS_COMMUNICATION);

@@ -9,8 +9,9 @@ struct compute {
     struct session *session; /* borrowed */
     float *arena_base;
     struct model_arena arena;
-    float *values;       /* one unit in fp32, where the views of the plugin are narrower */
-    float *grads;        /* likewise its gradients */
+    float
+        *values;  /* one unit in fp32, where the views of the plugin are narrower, or on a device */
+    float *grads; /* likewise its gradients */
     uint8_t *inputs;     /* (B, T) */
     uint8_t *targets;    /* (B, T) */
     uint64_t *tickets;   /* of each unit's unshard */

@@ -9,7 +9,7 @@
 
 #include "fault.h"
 
-#define CONFIG_MAX_KEYS   40
+#define CONFIG_MAX_KEYS   48
 #define CONFIG_TEXT_BYTES 1024
 
 /* Whose a key is, and how its text is read. The plugin's keys are passed on as text, unread. */
@@ -55,6 +55,7 @@ struct config {
     uint64_t hidden_size;
     uint64_t num_attention_heads;
     uint64_t is_rotary;
+    uint64_t is_cuda;
     uint64_t blas_threads;
     double learning_rate;
     double min_learning_rate;

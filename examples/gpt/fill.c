@@ -5,6 +5,7 @@
 #include "convert.h"
 #include "init.h"
 #include "session.h"
+#include "transfer.h"
 
 #define CHUNK_ELEMS 4096u
 
@@ -19,8 +20,9 @@ static const struct model_param *param_find(const struct session_unit *unit, uin
 }
 
 /* Writes one run of elements into the flat view of its buffer, chunk by chunk. */
-static void segment_fill(const struct hsdp_tensor *flat, const struct hsdp_segment *segment,
-                         const struct model_param *param, uint64_t seed)
+static int segment_fill(struct session *session, const struct hsdp_tensor *flat,
+                        const struct hsdp_segment *segment, const struct model_param *param,
+                        struct fault *ret_fault)
 {
     float chunk[CHUNK_ELEMS];
 
@@ -28,9 +30,17 @@ static void segment_fill(const struct hsdp_tensor *flat, const struct hsdp_segme
         const uint64_t left = segment->n_elems - done;
         const uint64_t n_elems = left < CHUNK_ELEMS ? left : CHUNK_ELEMS;
 
-        init_slice(chunk, param, seed, segment->param_offset_elems + done, n_elems);
-        convert_store(flat, segment->shard_offset_elems + done, chunk, n_elems);
+        int status;
+
+        init_slice(chunk, param, session->config->seed, segment->param_offset_elems + done,
+                   n_elems);
+        status = transfer_store(session, flat, segment->shard_offset_elems + done, chunk, n_elems,
+                                ret_fault);
+        if (status != 0) {
+            return status;
+        }
     }
+    return 0;
 }
 
 /* Lists what this rank owns of a unit; *ret_segments is the caller's to free. */
@@ -84,7 +94,7 @@ static int unit_fill(struct session *session, uint32_t unit, struct fault *ret_f
                                "are not ours",
                                segment->param, flat.dtype_bits, unit);
         } else {
-            segment_fill(&flat, segment, param, session->config->seed);
+            status = segment_fill(session, &flat, segment, param, ret_fault);
         }
     }
     free(segments);
@@ -96,7 +106,7 @@ int session_fill(struct session *session, struct fault *ret_fault)
     const struct hsdp_model_ops *model = session->api->model;
     struct hsdp_error error = HSDP_ERROR_INIT;
 
-    if (model->edit_begin(session->model, NULL, &error) != HSDP_OK) {
+    if (model->edit_begin(session->model, session->stream, &error) != HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
     for (uint32_t unit = 0; unit < session->n_units; unit++) {
@@ -106,7 +116,7 @@ int session_fill(struct session *session, struct fault *ret_fault)
             return status;
         }
     }
-    if (model->edit_end(session->model, NULL, &error) != HSDP_OK) {
+    if (model->edit_end(session->model, session->stream, &error) != HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
     return 0;

@@ -31,7 +31,11 @@ static const char end_text[] =
     "publishing.\n"
     "The log has both, communication_seconds and optimizer_seconds, and compute_seconds, the "
     "rest.\n\n"
-    "The keys from sharding_strategy to cpu_path are the plugin's. One that is given neither by\n"
+    "With device: cuda the model lies on a device, one for each rank of a node, and the host "
+    "computes:\n"
+    "parameters are copied to it, and gradients back, which counts as compute.\n\n"
+    "The keys from sharding_strategy to nccl_library are the plugin's. One that is given neither "
+    "by\n"
     "--set nor in the file is taken from the environment: HSDP_SHARDING_STRATEGY and so on,\n"
     "HSDP_<KEY IN CAPITALS>; then from the default.\n\n"
     "Exit status: 0 trained, 1 the run failed, 2 the configuration cannot be run.\n";

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "report.h"
+#include "transfer.h"
 
 /*
  * The plugin has no way to print. Rank 0 takes its news into the log; the others have only their
@@ -68,6 +69,10 @@ static int job_make(struct session *session, struct fault *ret_fault)
     spec.settings.n_settings = config_settings(session->config, CONFIG_JOB, keys, values);
     spec.settings.keys = keys;
     spec.settings.values = values;
+    if (session->device != NULL) {
+        spec.device_type = HSDP_DEVICE_CUDA;
+        spec.device_id = device_ordinal(session->device);
+    }
     spec.log = log_print;
     spec.user = session;
     if (session->api->job->create(&spec, &session->job, &error) != HSDP_OK ||
@@ -122,6 +127,9 @@ int session_check(struct session *session, const struct config *config, struct f
     }
     status = plugin_open(session, ret_fault);
     if (status == 0) {
+        status = session_device(session, ret_fault);
+    }
+    if (status == 0) {
         status = job_make(session, ret_fault);
     }
     if (status == 0) {
@@ -174,31 +182,68 @@ int session_connect(struct session *session, struct fault *ret_fault)
     return status == 0 ? session_fill(session, ret_fault) : status;
 }
 
-int session_sum(struct session *session, double *values, int64_t n_values, struct fault *ret_fault)
+/* On the session's stream, from one fp64 tensor to itself. */
+static int sum_start(struct session *session, const struct hsdp_tensor *tensor,
+                     uint64_t *ret_ticket, struct fault *ret_fault)
 {
     struct hsdp_error error = HSDP_ERROR_INIT;
     struct hsdp_coll_spec spec = HSDP_COLL_SPEC_INIT;
-    const struct hsdp_tensor tensor = {.base = values,
-                                       .device_type = HSDP_DEVICE_CPU,
-                                       .n_dims = 1,
-                                       .dtype_code = HSDP_DTYPE_FLOAT,
-                                       .dtype_bits = 64,
-                                       .dtype_lanes = 1,
-                                       .shape = &n_values};
-    uint64_t ticket;
 
     spec.kind = HSDP_COLL_ALL_REDUCE;
     spec.reduce = HSDP_REDUCE_SUM;
-    spec.input = &tensor;
-    spec.output = &tensor;
-    laps_end(&session->laps, LAPS_COMPUTE);
-    if (session->api->group->start(session->group, &spec, sizeof(spec), 1, NULL, &ticket, &error) !=
-            HSDP_OK ||
-        session->api->job->ticket_wait(session->job, ticket, UINT64_MAX, &error) != HSDP_OK) {
+    spec.input = tensor;
+    spec.output = tensor;
+    if (session->api->group->start(session->group, &spec, sizeof(spec), 1, session->stream,
+                                   ret_ticket, &error) != HSDP_OK) {
         return session_fault(session, &error, ret_fault);
     }
-    laps_end(&session->laps, LAPS_COMMUNICATION);
     return 0;
+}
+
+/* The tensor lies where the job's device is, and so does what is summed. */
+static int sum_run(struct session *session, const struct hsdp_tensor *tensor, double *values,
+                   struct fault *ret_fault)
+{
+    const size_t n_bytes = (size_t)tensor->shape[0] * sizeof(*values);
+    struct hsdp_error error = HSDP_ERROR_INIT;
+    uint64_t ticket;
+    int status = 0;
+
+    if (session->device != NULL) {
+        memcpy(session->stage, values, n_bytes);
+        status = transfer_send(session, session->sums, n_bytes, ret_fault);
+    }
+    if (status == 0) {
+        status = sum_start(session, tensor, &ticket, ret_fault);
+    }
+    if (status == 0 &&
+        session->api->job->ticket_wait(session->job, ticket, UINT64_MAX, &error) != HSDP_OK) {
+        status = session_fault(session, &error, ret_fault);
+    }
+    if (status == 0 && session->device != NULL) {
+        status = transfer_fetch(session, session->sums, n_bytes, ret_fault);
+        memcpy(values, session->stage, n_bytes);
+    }
+    return status;
+}
+
+int session_sum(struct session *session, double *values, int64_t n_values, struct fault *ret_fault)
+{
+    const struct hsdp_tensor tensor = {
+        .base = session->device == NULL ? values : session->sums,
+        .device_type = session->device == NULL ? HSDP_DEVICE_CPU : HSDP_DEVICE_CUDA,
+        .device_id = session->device == NULL ? 0 : device_ordinal(session->device),
+        .n_dims = 1,
+        .dtype_code = HSDP_DTYPE_FLOAT,
+        .dtype_bits = 64,
+        .dtype_lanes = 1,
+        .shape = &n_values};
+    int status;
+
+    laps_end(&session->laps, LAPS_COMPUTE);
+    status = sum_run(session, &tensor, values, ret_fault);
+    laps_end(&session->laps, LAPS_COMMUNICATION);
+    return status;
 }
 
 int session_farewell(struct session *session, struct fault *ret_fault)
@@ -227,6 +272,7 @@ void session_close(struct session *session)
         session->api->mesh->destroy(session->mesh);
         session->api->job->destroy(session->job);
     }
+    device_close(session->device);
     hsdp_plugin_unload(session->plugin);
     free(session->units);
     memset(session, 0, sizeof(*session));

@@ -5,12 +5,15 @@
 #define GPT_SESSION_H
 
 #include "config.h"
+#include "device.h"
 #include "fault.h"
 #include "hsdp/adamw.h"
 #include "hsdp/hsdp.h"
 #include "hsdp/loader.h"
 #include "laps.h"
 #include "model.h"
+
+#define SESSION_STAGE_BYTES (4u << 20)
 
 /* One unit as the plugin knows it. Parameters are in the order of model_unit_params. */
 struct session_unit {
@@ -29,6 +32,10 @@ struct session {
     hsdp_plugin *plugin;
     const struct hsdp_api *api;
     const struct hsdp_adamw_ops *adamw;
+    struct device *device; /* NULL: the model lies in the memory of the host */
+    void *stream;          /* of the device; NULL on a CPU */
+    void *stage;           /* SESSION_STAGE_BYTES that both reach; NULL on a CPU */
+    void *sums;            /* of the device: what session_sum adds up */
     hsdp_job *job;
     hsdp_mesh *mesh; /* one dimension, "dp" */
     hsdp_plan *plan;
@@ -63,11 +70,14 @@ void session_close(struct session *session);
 /* The sentence and the exit status of a call of the plugin that failed. */
 int session_fault(const struct session *session, const struct hsdp_error *error,
                   struct fault *ret_fault);
-/* Sums n fp64 numbers over all ranks, in place; the same bits on each. */
+/* Sums up to SESSION_MAX_SUMS fp64 numbers over all ranks, in place; the same bits on each. */
+#define SESSION_MAX_SUMS 8
 int session_sum(struct session *session, double *values, int64_t n_values, struct fault *ret_fault);
 /* The digest of all parameters, in the order of the model, on rank 0; collective. Equal numbers
  * mean equal bits, however they are sharded. */
 int session_digest(struct session *session, uint64_t *ret_digest, struct fault *ret_fault);
+/* Opens the device that the configuration asks for, if any; part of session_check. */
+int session_device(struct session *session, struct fault *ret_fault);
 /* Makes the plan of an open job and mesh, and reads what it has decided; part of session_check. */
 int session_plan(struct session *session, struct fault *ret_fault);
 /* Writes this rank's part of the first weights, inside an edit of its own; part of

@@ -27,7 +27,7 @@ static int param_read(struct session *session, uint32_t index, struct model_para
         return fault_set(ret_fault, FAULT_RUN, "no memory to read \"%s\"", param->name);
     }
     if (session->api->model->export_param(session->model, index, HSDP_FLAT_MASTER,
-                                          is_reader ? &full : NULL, READER_RANK, NULL,
+                                          is_reader ? &full : NULL, READER_RANK, session->stream,
                                           &error) != HSDP_OK) {
         free(values);
         return session_fault(session, &error, ret_fault);

@@ -60,6 +60,7 @@ static int optimizer_step(struct trainer *trainer, double learning_rate, struct 
     struct hsdp_adamw_spec spec = HSDP_ADAMW_SPEC_INIT;
 
     decays[MODEL_GROUP_DECAY] = trainer->config->weight_decay;
+    spec.stream = session->stream;
     spec.learning_rate = rates;
     spec.weight_decay = decays;
     spec.n_hyper_groups = 2;
@@ -82,6 +83,7 @@ int step_apply(struct trainer *trainer, struct report_step *step, struct fault *
     int32_t ended;
     int status;
 
+    spec.stream = session->stream;
     spec.max_norm = trainer->config->max_grad_norm;
     spec.gradient_scale = 1.0 / session->n_microbatches;
     laps_end(&session->laps, LAPS_COMPUTE);
@@ -91,13 +93,13 @@ int step_apply(struct trainer *trainer, struct report_step *step, struct fault *
     }
     step->gradient_norm = result.norm;
     if (result.is_nonfinite) {
-        ended = ops->discard(session->model, NULL, &error);
+        ended = ops->discard(session->model, session->stream, &error);
     } else {
         status = optimizer_step(trainer, step->learning_rate, ret_fault);
         if (status != 0) {
             return status;
         }
-        ended = ops->end(session->model, NULL, NULL, &error);
+        ended = ops->end(session->model, session->stream, NULL, &error);
     }
     laps_end(&session->laps, LAPS_OPTIMIZER);
     return ended == HSDP_OK ? 0 : session_fault(session, &error, ret_fault);
