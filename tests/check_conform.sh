@@ -78,6 +78,13 @@ TMPDIR=$scratch/none "$HSDP_CONFORM" --plugin "$HSDP_TEST_PLUGIN" --chapter hygi
 tap_report $? "hsdp-conform: what cannot be looked at for want of a folder is no fault of a plugin" "$output"
 says "and is told" 'no folder .*/none/conform-'
 
+ends "a setting reaches every job" 1 'variable HSDP_SLOTS: slots: "none" is not a' --plugin "$HSDP_TEST_PLUGIN" \
+    --chapter views --check 'uses are counted' --set slots=none
+says "and is in the command that repeats a failure" '^  again .* --set=slots=none$'
+ends "without its driver a device has no checks" 0 'no device for this rank: .*/nowhere/libcuda.so.1' \
+    --plugin "$HSDP_TEST_PLUGIN" --chapter views --device cuda --set cuda_library=/nowhere/libcuda.so.1
+says "all of them skipped" '^passed: 0 checks, [0-9]+ skipped, seed [0-9]+$'
+
 if command -v python3 >/dev/null; then
     # shellcheck disable=SC2086
     "$HSDP_CONFORM" $negotiation --json --seed 12 2>&1 | python3 -c 'import json, sys
@@ -298,6 +305,9 @@ ends "a name that no check has" 2 "no check has 'nowhere' in its name" --plugin 
 ends "names that no check of a chapter has" 2 \
     "no check of these chapters has 'nowhere' or 'nobody' in its name" \
     --plugin x.so --chapter views --check nowhere --check nobody
+ends "a device that is none" 2 "--device is 'gpu'; allowed is one of cpu, cuda" --device gpu
+ends "a setting without a value" 2 "--set is 'backend'; allowed is KEY=VALUE" --set backend
+ends "a setting that is no word" 2 "--set is 'A=b'; allowed is KEY=VALUE" --set A=b
 ends "two forms at once" 2 'exclude each other' --tap --json
 ends "--help" 0 '^Usage: hsdp-conform --plugin=FILE' --help
 ends "--version" 0 '^hsdp-conform \(libhsdp\) [0-9]' --version

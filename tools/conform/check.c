@@ -11,6 +11,7 @@
 
 #include "conform.h"
 #include "slot.h"
+#include "training/device.h"
 
 #define CHECK_PATTERN 0xa5 /* what an error holds that nobody has written */
 
@@ -152,6 +153,7 @@ void conform_enter(struct conform *conform, const char *call)
 {
     struct slot_rank *own = rank_own(conform);
 
+    device_flush();
     memset(&conform->err, CHECK_PATTERN, sizeof(conform->err));
     conform->err.struct_size = sizeof(conform->err);
     atomic_store(&own->is_inside, 0u);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "training/device.h"
+
 /* ---------------------------------------------------------------------------------- describe() */
 
 /* Adds a word, if it is one and fits. */
@@ -104,11 +106,22 @@ static bool words_have(const char *words, const char *word, size_t n_bytes)
     return strstr(words, spaced) != NULL;
 }
 
+void conform_needs_cpu(struct conform *conform, const char *what)
+{
+    if (device_is_used()) {
+        conform_skip(conform, "not of a device: %s", what);
+    }
+}
+
 void conform_needs_transport(struct conform *conform)
 {
     const struct claims *claims = conform->claims;
+    char reason[256];
 
     conform->is_joining = true;
+    if (!device_open(reason, sizeof(reason))) {
+        conform_skip(conform, "no device for this rank: %s", reason);
+    }
     if (claims->is_read == 0) {
         return;
     }

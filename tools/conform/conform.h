@@ -77,7 +77,7 @@ _Noreturn void conform_skip(struct conform *conform, const char *format, ...)
  * something that a header lets a plugin refuse: another dtype than fp32, verify, ties.
  */
 
-/** A job is about to be made. */
+/** A job is about to be made; device_place() of training/device.h says where it is. */
 void conform_needs_transport(struct conform *conform);
 /** A plan is, with these settings: "key=value key=value". It is a new one. */
 void conform_needs_plan(struct conform *conform, const char *settings);
@@ -85,6 +85,9 @@ void conform_needs_plan(struct conform *conform, const char *settings);
 void conform_needs_part(struct conform *conform, const char *text);
 /** An extension is about to be asked for. */
 void conform_needs_extension(struct conform *conform, const char *name);
+
+/** Something is promised of CPUs only, or can be seen on them only: this is about `what`. */
+void conform_needs_cpu(struct conform *conform, const char *what);
 
 /** Whether describe() lists a strategy; for checks that go on with others. */
 bool conform_has_strategy(const struct conform *conform, const char *name);

@@ -2,6 +2,7 @@
 /* The environment of a rank: who it is, where the run meets, and nothing else that a job reads. */
 #include "environment.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -111,4 +112,17 @@ void environment_apply(const struct environment *environment, uint32_t rank)
     setenv("MASTER_ADDR", "127.0.0.1", 1);
     number_set("MASTER_PORT", environment->master_port);
     setenv("HSDP_RUN_ID", environment->run_id, 1);
+}
+
+void environment_set(const char *setting)
+{
+    const char *value = strchr(setting, '=') + 1;
+    char name[64] = "HSDP_";
+    size_t n_bytes = strlen(name);
+
+    for (const char *at = setting; *at != '=' && n_bytes + 1 < sizeof(name); at++) {
+        name[n_bytes++] = (char)toupper((unsigned char)*at);
+    }
+    name[n_bytes] = '\0';
+    setenv(name, value, 1);
 }

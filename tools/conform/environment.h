@@ -17,4 +17,7 @@ void environment_init(struct environment *ret, uint32_t n_ranks);
 /** In this process: that of one rank, and nothing of any other launcher or setting. */
 void environment_apply(const struct environment *environment, uint32_t rank);
 
+/** In this process: a setting, "key=value", for all jobs and plans that leave it open. */
+void environment_set(const char *setting);
+
 #endif /* CONFORM_ENVIRONMENT_H */

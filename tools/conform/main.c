@@ -221,6 +221,9 @@ static int plugin_check(struct kit *kit, const struct options *options)
     kit->setup.seed = options->seed;
     kit->setup.n_ranks = options->n_ranks;
     kit->setup.limit_ms = options->limit_ms;
+    kit->setup.settings = options->settings;
+    kit->setup.n_settings = options->n_settings;
+    kit->setup.is_cuda = options->is_cuda;
     kit->report.options = options;
     kit->report.items = kit->items;
     kit->report.n_items = kit->n_items;

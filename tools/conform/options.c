@@ -31,6 +31,11 @@ static const char help_text[] =
     "                      processor, since many wait; at most 16)\n"
     "  -t, --limit=SECONDS end each check after so long, 1 to 3600 (default: the check's own\n"
     "                      limit, mostly 20 seconds)\n"
+    "  -d, --device=NAME   where jobs are: cpu, or cuda with a device for each rank (default: "
+    "cpu)\n"
+    "  -S, --set=KEY=VALUE a setting of every job or plan that leaves it open, by the "
+    "environment;\n"
+    "                      may be given several times\n"
     "  -l, --list          print the names of chapters and checks, and run none\n"
     "      --tap           print the Test Anything Protocol instead of the table\n"
     "      --json          print one JSON object instead of the table\n"
@@ -54,6 +59,8 @@ static const struct option long_options[] = {
     {"check", required_argument, NULL, 'k'},
     {"jobs", required_argument, NULL, 'j'},
     {"limit", required_argument, NULL, 't'},
+    {"device", required_argument, NULL, 'd'},
+    {"set", required_argument, NULL, 'S'},
     {"list", no_argument, NULL, 'l'},
     {"tap", no_argument, NULL, OPTION_TAP},
     {"json", no_argument, NULL, OPTION_JSON},
@@ -142,6 +149,32 @@ static int chapter_add(struct options *options)
     return CONFORM_EXIT_UNABLE;
 }
 
+static int device_set(struct options *options)
+{
+    options->is_cuda = strcmp(optarg, "cuda") == 0;
+    if (!options->is_cuda && strcmp(optarg, "cpu") != 0) {
+        options_complain("--device is '%s'; allowed is one of cpu, cuda", optarg);
+        return CONFORM_EXIT_UNABLE;
+    }
+    return -1;
+}
+
+static int setting_add(struct options *options)
+{
+    const size_t n_bytes = strspn(optarg, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+    if (n_bytes == 0 || optarg[n_bytes] != '=') {
+        options_complain("--set is '%s'; allowed is KEY=VALUE, with a key like backend", optarg);
+        return CONFORM_EXIT_UNABLE;
+    }
+    if (options->n_settings == OPTIONS_MAX_SETTINGS) {
+        options_complain("--set is given more than %u times", OPTIONS_MAX_SETTINGS);
+        return CONFORM_EXIT_UNABLE;
+    }
+    options->settings[options->n_settings++] = optarg;
+    return -1;
+}
+
 static int format_set(struct options *options, enum options_format format)
 {
     if (options->format != OPTIONS_TABLE && options->format != format) {
@@ -202,6 +235,10 @@ static int option_apply(struct options *options, int option, char **argv)
         return small_number_parse("jobs", OPTIONS_MAX_JOBS, &options->n_jobs);
     case 't':
         return limit_parse(&options->limit_ms);
+    case 'd':
+        return device_set(options);
+    case 'S':
+        return setting_add(options);
     case 'l':
         options->is_listing = true;
         return -1;
@@ -242,7 +279,7 @@ int options_parse(struct options *ret, int argc, char **argv)
 
     *ret = (struct options){.n_ranks = 4, .n_jobs = own_jobs(), .seed = clock_seed()};
     opterr = 0;
-    while ((option = getopt_long(argc, argv, ":p:n:s:c:k:j:t:lhV", long_options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":p:n:s:c:k:j:t:d:S:lhV", long_options, NULL)) != -1) {
         int status = option_apply(ret, option, argv);
 
         if (status >= 0) {

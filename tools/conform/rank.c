@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "training/device.h"
+
 #define STRANGERS_MS 500u
 
 /* stdin is empty; the other two go where the runner looks into them. */
@@ -49,6 +51,30 @@ static void process_prepare(const struct runner *runner, uint32_t rank, pid_t pa
     crashes_prepare();
     files_redirect(runner->ranks[rank].output_fds);
     environment_apply(&runner->environment, rank);
+    for (uint32_t i = 0; i < runner->setup->n_settings; i++) {
+        environment_set(runner->setup->settings[i]);
+    }
+}
+
+static void device_fail(void *user, const char *sentence)
+{
+    conform_fail(user, "%s", sentence);
+}
+
+/* The driver is the one that the plugin is told of. */
+static void device_prepare(struct conform *conform, const struct runner *runner)
+{
+    const char *library = getenv("HSDP_CUDA_LIBRARY");
+    const struct device_use use = {
+        .library = library == NULL ? "libcuda.so.1" : library,
+        .ordinal = (int32_t)conform->rank,
+        .fail = device_fail,
+        .user = conform,
+    };
+
+    if (runner->setup->is_cuda) {
+        device_use(&use);
+    }
 }
 
 static void plugin_load(struct conform *conform)
@@ -113,6 +139,7 @@ void rank_play(const struct runner *runner, uint32_t rank, pid_t parent)
 
     process_prepare(runner, rank, parent);
     atomic_store(&own->process, (int32_t)getpid());
+    device_prepare(&conform, runner);
     if ((runner->check->flags & CONFORM_UNLOADED) == 0) {
         plugin_load(&conform);
     }

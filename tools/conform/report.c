@@ -72,5 +72,10 @@ bool report_command(const struct report *report, const struct report_item *item,
     line_add_quoted(&line, item->chapter->name);
     line_add(&line, " --check=");
     line_add_quoted(&line, item->check->name);
+    line_add(&line, report->options->is_cuda ? " --device=cuda" : "");
+    for (uint32_t i = 0; i < report->options->n_settings; i++) {
+        line_add(&line, " --set=");
+        line_add_quoted(&line, report->options->settings[i]);
+    }
     return line.n_bytes < max_bytes;
 }

@@ -32,7 +32,10 @@ struct runner_setup {
     uint64_t seed;
     uint32_t n_ranks;
     uint32_t limit_ms; /* 0 = the check's own */
-    void *ret_shared;  /* gets the first bytes of what the ranks have shared; NULL = nobody asks */
+    uint32_t n_settings;
+    const char *const *settings; /* KEY=VALUE: what HSDP_KEY says to every rank */
+    bool is_cuda;                /* jobs are on devices */
+    void *ret_shared; /* gets the first bytes of what the ranks have shared; NULL = nobody asks */
     size_t ret_shared_bytes;
 };
 

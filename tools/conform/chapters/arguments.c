@@ -113,6 +113,7 @@ hsdp_job *arguments_job(struct arguments *arguments)
     hsdp_job *job = NULL;
 
     conform_needs_transport(arguments->conform);
+    device_place(&spec);
     arguments_accept(arguments, arguments->api->job->create(&spec, &job, arguments->err));
     conform_expect(arguments->conform, job != NULL, "job.create: answers HSDP_OK and gives NULL");
     return job;

@@ -5,6 +5,7 @@
 
 #include "conform.h"
 #include "hsdp/adamw.h"
+#include "training/device.h"
 
 /* Any negative status: the headers say that a call is refused, but not with which. */
 #define ARGUMENTS_ANY_REFUSAL INT32_MIN
@@ -101,6 +102,15 @@ void arguments_step(struct arguments *arguments);
         arguments_refused((arguments), (what), (call), (status));                                  \
         arguments_enter((arguments), (what), ARGUMENTS_SHORT);                                     \
         arguments_refused((arguments), (what), (call), (status));                                  \
+    } while (0)
+
+/* The same for a stream that is not the default one, where the job is on a CPU, which has no other.
+ */
+#define arguments_refuse_stream(arguments, what, call)                                             \
+    do {                                                                                           \
+        if (!device_is_used()) {                                                                   \
+            arguments_refuse_as((arguments), (what), (call), HSDP_ERR_INVALID);                    \
+        }                                                                                          \
     } while (0)
 
 void arguments_enter(struct arguments *arguments, const char *call, enum arguments_error kind);

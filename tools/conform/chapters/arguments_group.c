@@ -144,7 +144,8 @@ void group_starts(struct conform *conform)
         spec.input = wrong->n_input < 0 ? NULL : &buffers.tensors[0];
         spec.output = wrong->n_output < 0 ? NULL : &buffers.tensors[1];
         arguments_refuse_as(&a, wrong->what,
-                            ops->start(a.group, &spec, sizeof(spec), 1, NULL, ticket, a.err),
+                            ops->start(a.group, device_specs(&spec, sizeof(spec), 1), sizeof(spec),
+                                       1, NULL, ticket, a.err),
                             wrong->status);
     }
     spec = (struct hsdp_coll_spec)HSDP_COLL_SPEC_INIT;
@@ -155,9 +156,8 @@ void group_starts(struct conform *conform)
     arguments_refuse_as(&a, "group.start of 65537 collectives",
                         ops->start(a.group, &spec, sizeof(spec), 65537, NULL, ticket, a.err),
                         HSDP_ERR_INVALID);
-    arguments_refuse_as(&a, "group.start on a stream of a CPU",
-                        ops->start(a.group, &spec, sizeof(spec), 1, &a, ticket, a.err),
-                        HSDP_ERR_INVALID);
+    arguments_refuse_stream(&a, "group.start on a stream of a CPU",
+                            ops->start(a.group, &spec, sizeof(spec), 1, &a, ticket, a.err));
     arguments_accept(&a, ops->start(a.group, &spec, sizeof(spec), 1, NULL, NULL, a.err));
     ticket = &done;
     arguments_accept(&a, ops->start(a.group, &spec, sizeof(spec), 1, NULL, ticket, a.err));
@@ -176,9 +176,11 @@ static void tensors_refuse(struct arguments *arguments, const char *what, struct
     spec.input = &buffers->tensors[0];
     spec.output = &buffers->tensors[1];
     arguments_refuse_as(arguments, what,
-                        arguments->api->group->start(arguments->group, &spec, sizeof(spec), 1, NULL,
-                                                     &arguments->out.longs[0], arguments->err),
+                        arguments->api->group->start(
+                            arguments->group, device_specs(&spec, sizeof(spec), 1), sizeof(spec), 1,
+                            NULL, &arguments->out.longs[0], arguments->err),
                         status);
+    device_land();
     conform_expect(arguments->conform, buffers->output[0] == 0.0f && buffers->output[1] == 0.0f,
                    "%s: is refused, but its output was written to", what);
 }

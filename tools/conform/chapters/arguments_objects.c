@@ -148,6 +148,7 @@ static void borrowed_job(struct arguments *arguments)
     spec.name = lent.texts[2];
     spec.settings = (struct hsdp_settings){lent.keys, lent.values, 1};
     conform_needs_transport(a->conform);
+    device_place(&spec);
     arguments_accept(a, a->api->job->create(&spec, &a->job, a->err));
     lent_spoil(&lent);
     memset(&spec, 'x', sizeof(spec));

@@ -70,8 +70,8 @@ void step_numbers(struct conform *conform)
     }
     spec = (struct hsdp_step_spec)HSDP_STEP_SPEC_INIT;
     spec.stream = &a;
-    arguments_refuse_as(&a, "step.begin on a stream of a CPU",
-                        ops->begin(a.model, &spec, &a.out.longs[0], a.err), HSDP_ERR_INVALID);
+    arguments_refuse_stream(&a, "step.begin on a stream of a CPU",
+                            ops->begin(a.model, &spec, &a.out.longs[0], a.err));
     spec.stream = NULL;
     spec.norm_p = HUGE_VAL;
     spec.max_norm = 1;
@@ -85,10 +85,10 @@ void step_numbers(struct conform *conform)
                    "found %g, %g, %g, %llu",
                    a.out.step_info.norm, a.out.step_info.clip, a.out.step_info.factor,
                    (unsigned long long)a.out.step_info.step);
-    arguments_refuse_as(&a, "step.end on a stream of a CPU",
-                        ops->end(a.model, &a, &a.out.longs[0], a.err), HSDP_ERR_INVALID);
-    arguments_refuse_as(&a, "step.discard on a stream of a CPU", ops->discard(a.model, &a, a.err),
-                        HSDP_ERR_INVALID);
+    arguments_refuse_stream(&a, "step.end on a stream of a CPU",
+                            ops->end(a.model, &a, &a.out.longs[0], a.err));
+    arguments_refuse_stream(&a, "step.discard on a stream of a CPU",
+                            ops->discard(a.model, &a, a.err));
     arguments_accept(&a, ops->end(a.model, NULL, NULL, a.err));
     arguments_close(&a);
 }
@@ -206,8 +206,8 @@ void adamw_arguments(struct conform *conform)
     arguments_refuse(&a, a.adamw->step(a.model, NULL, a.err), HSDP_ERR_INVALID);
     adamw_numbers_refuse(&a);
     spec.stream = &a;
-    arguments_refuse_as(&a, "adamw.step on a stream of a CPU", a.adamw->step(a.model, &spec, a.err),
-                        HSDP_ERR_INVALID);
+    arguments_refuse_stream(&a, "adamw.step on a stream of a CPU",
+                            a.adamw->step(a.model, &spec, a.err));
     spec.stream = NULL;
     arguments_accept(&a, a.adamw->step(a.model, &spec, a.err));
     arguments_refuse_as(&a, "adamw.step, twice in a step", a.adamw->step(a.model, &spec, a.err),

@@ -113,6 +113,7 @@ bool coll_run(struct coll *coll, const struct hsdp_coll_spec *specs, uint64_t n_
     int32_t status;
 
     host_enter("group.start");
+    specs = device_specs(specs, sizeof(*specs), n_specs);
     status = host->api->group->start(coll->group, specs, sizeof(*specs), n_specs, NULL, &ticket,
                                      &host->err);
     host_enter("");
@@ -121,5 +122,6 @@ bool coll_run(struct coll *coll, const struct hsdp_coll_spec *specs, uint64_t n_
     }
     host_must(host, status);
     host_must(host, host->api->job->ticket_wait(host->job, ticket, UINT64_MAX, &host->err));
+    device_land();
     return true;
 }

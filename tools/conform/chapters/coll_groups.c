@@ -35,9 +35,10 @@ static double group_sum(struct host *host, hsdp_group *group, double own)
     struct hsdp_coll_spec spec = sum_spec(&vector, &value);
     uint64_t ticket = 0;
 
-    host_must(host,
-              host->api->group->start(group, &spec, sizeof(spec), 1, NULL, &ticket, &host->err));
+    host_must(host, host->api->group->start(group, device_specs(&spec, sizeof(spec), 1),
+                                            sizeof(spec), 1, NULL, &ticket, &host->err));
     host_must(host, host->api->job->ticket_wait(host->job, ticket, UINT64_MAX, &host->err));
+    device_land();
     return (double)value;
 }
 
@@ -224,23 +225,27 @@ void coll_strides(struct conform *conform)
         specs[i].spec.kind = HSDP_COLL_ALL_REDUCE;
         specs[i].spec.input = specs[i].spec.output = tensor;
     }
-    host_must(host, host->api->group->start(coll.group, &specs[0].spec, sizeof(specs[0]), 2, NULL,
-                                            &ticket, &host->err));
+    host_must(host,
+              host->api->group->start(coll.group, device_specs(&specs[0].spec, sizeof(specs[0]), 2),
+                                      sizeof(specs[0]), 2, NULL, &ticket, &host->err));
     host_must(host, host->api->job->ticket_wait(host->job, ticket, UINT64_MAX, &host->err));
+    device_land();
     for (uint32_t i = 0; i < 6; i++) {
         host_expect_number(host, "memory", i, (double)memory[i], i == 1 ? 2.0 : i == 2 ? 4.0 : 9.0);
     }
     specs[0].more[2] = 1;
     numbers_refused(host,
-                    host->api->group->start(coll.group, &specs[0].spec, sizeof(specs[0]), 2, NULL,
-                                            &ticket, &host->err),
+                    host->api->group->start(coll.group,
+                                            device_specs(&specs[0].spec, sizeof(specs[0]), 2),
+                                            sizeof(specs[0]), 2, NULL, &ticket, &host->err),
                     HSDP_ERR_UNSUPPORTED);
     specs[0].more[2] = 0;
     vectors[0].n_elems = 2;
     vectors[0].tensor.strides = wide;
     numbers_refused(host,
-                    host->api->group->start(coll.group, &specs[0].spec, sizeof(specs[0]), 1, NULL,
-                                            &ticket, &host->err),
+                    host->api->group->start(coll.group,
+                                            device_specs(&specs[0].spec, sizeof(specs[0]), 1),
+                                            sizeof(specs[0]), 1, NULL, &ticket, &host->err),
                     HSDP_ERR_UNSUPPORTED);
     coll_close(&coll);
 }
@@ -259,8 +264,9 @@ void coll_tickets(struct conform *conform)
         struct hsdp_coll_spec spec = sum_spec(&vectors[i], &values[i]);
 
         values[i] = (float)(coll.index + i);
-        host_must(host, host->api->group->start(coll.group, &spec, sizeof(spec), 1, NULL,
-                                                i == 1 ? NULL : &tickets[i], &host->err));
+        host_must(host, host->api->group->start(coll.group, device_specs(&spec, sizeof(spec), 1),
+                                                sizeof(spec), 1, NULL, i == 1 ? NULL : &tickets[i],
+                                                &host->err));
     }
     host_must(host, host->api->job->ticket_wait(host->job, tickets[2], UINT64_MAX, &host->err));
     host_must(host, host->api->job->ticket_wait(host->job, tickets[0], UINT64_MAX, &host->err));
@@ -268,6 +274,7 @@ void coll_tickets(struct conform *conform)
     host_must(host, host->api->job->ticket_wait(host->job, 0, 0, &host->err));
     numbers_refused(host, host->api->job->ticket_wait(host->job, UINT64_MAX - 1, 0, &host->err),
                     HSDP_ERR_INVALID);
+    device_land();
     host_expect_number(host, "first sum", 0, (double)values[0], 1.0);
     host_expect_number(host, "third sum", 0, (double)values[2], 5.0);
     coll_close(&coll); /* the farewell waits for what was not waited for */
@@ -331,10 +338,10 @@ void coll_wrong_specs(struct conform *conform)
                           ? NULL
                           : coll_vector(&to, memory + 4, rows[i].n_output, fp32);
         spec.send_elems = spec.recv_elems = rows[i].has_counts ? counts : NULL;
-        numbers_refused(
-            host,
-            host->api->group->start(coll.group, &spec, sizeof(spec), 1, NULL, NULL, &host->err),
-            HSDP_ERR_INVALID);
+        numbers_refused(host,
+                        host->api->group->start(coll.group, device_specs(&spec, sizeof(spec), 1),
+                                                sizeof(spec), 1, NULL, NULL, &host->err),
+                        HSDP_ERR_INVALID);
     }
     numbers_note("%s", "");
     host_expect_number(host, "sum", 0, group_sum(host, coll.group, 1.0), 2.0);

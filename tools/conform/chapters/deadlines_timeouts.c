@@ -240,6 +240,7 @@ static int32_t create_with(struct conform *conform, const char *value, hsdp_job 
 
     spec.settings = (struct hsdp_settings){keys, &value, value == NULL ? 0 : 1};
     conform_needs_transport(conform);
+    device_place(&spec);
     return conform->api->job->create(&spec, ret_job, &conform->err);
 }
 

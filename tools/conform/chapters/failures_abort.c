@@ -232,6 +232,7 @@ void failures_callback(struct conform *conform)
     spec.kv_put = put_fails;
     spec.kv_get = get_fails;
     conform_needs_transport(conform);
+    device_place(&spec);
     conform_must(conform, ops->create(&spec, &job, &conform->err));
     conform_must_refuse(conform, ops->connect(job, &conform->err), HSDP_ERR_UNAVAILABLE);
     conform_must_refuse(conform, ops->status(job, &conform->err), HSDP_ERR_UNAVAILABLE);

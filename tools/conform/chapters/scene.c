@@ -57,6 +57,7 @@ void scene_create(struct scene *scene, struct conform *conform, const struct sce
     job.local_rank = spec->rank;
     job.on_abort = spec->on_abort;
     job.user = spec->user;
+    device_place(&job);
     conform_needs_transport(conform);
     conform_must(conform, scene->api->job->create(&job, &scene->job, &conform->err));
 }
@@ -210,10 +211,17 @@ int32_t scene_wait(struct scene *scene, uint64_t ticket)
 int32_t scene_run(struct scene *scene, const struct hsdp_coll_spec *spec)
 {
     uint64_t ticket = 0;
-    int32_t status = scene->api->group->start(scene->group, spec, sizeof(*spec), 1, NULL, &ticket,
+    const struct hsdp_coll_spec *own = device_specs(spec, sizeof(*spec), 1);
+    int32_t status = scene->api->group->start(scene->group, own, sizeof(*own), 1, NULL, &ticket,
                                               &scene->conform->err);
 
-    return status == HSDP_OK ? scene_wait(scene, ticket) : status;
+    if (status == HSDP_OK) {
+        status = scene_wait(scene, ticket);
+    }
+    if (status == HSDP_OK) {
+        device_land();
+    }
+    return status;
 }
 
 int32_t scene_run_barrier(struct scene *scene)
@@ -236,9 +244,14 @@ struct hsdp_tensor scene_tensor(uint32_t param, float *values)
     return tensor;
 }
 
-float *scene_floats(const struct hsdp_tensor *view)
+void *scene_address(const struct hsdp_tensor *view)
 {
-    return (float *)((char *)view->base + view->byte_offset);
+    return (char *)view->base + view->byte_offset;
+}
+
+void scene_write(const struct hsdp_tensor *view, uint64_t elem, float value)
+{
+    ((float *)device_window(view, true))[elem] = value;
 }
 
 float scene_read(const struct hsdp_tensor *view, uint64_t elem)
@@ -247,9 +260,9 @@ float scene_read(const struct hsdp_tensor *view, uint64_t elem)
     float value;
 
     if (view->dtype_bits == 32) {
-        return scene_floats(view)[elem];
+        return ((float *)device_window(view, false))[elem];
     }
-    bits = (uint32_t)((uint16_t *)scene_floats(view))[elem] << 16;
+    bits = (uint32_t)((uint16_t *)device_window(view, false))[elem] << 16;
     memcpy(&value, &bits, sizeof(value));
     return value;
 }
@@ -312,7 +325,7 @@ void scene_fill(struct scene *scene, uint32_t unit, float gradient)
         }
         view = scene_param(scene, param, HSDP_VIEW_GRAD);
         for (uint64_t elem = 0; elem < scene_n_elems[param]; elem++) {
-            scene_floats(&view)[elem] = gradient;
+            scene_write(&view, elem, gradient);
         }
     }
 }
@@ -372,7 +385,9 @@ void scene_step(struct scene *scene)
         struct hsdp_tensor gradient = scene_flat(scene, unit, buffer, HSDP_FLAT_GRAD);
 
         for (int64_t elem = 0; elem < master.shape[0]; elem++) {
-            scene_floats(&master)[elem] -= (float)info.factor * scene_floats(&gradient)[elem];
+            float change = (float)info.factor * scene_read(&gradient, (uint64_t)elem);
+
+            scene_write(&master, (uint64_t)elem, scene_read(&master, (uint64_t)elem) - change);
         }
     }
     conform_must(conform, step->end(scene->model, NULL, NULL, &conform->err));

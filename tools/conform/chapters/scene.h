@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "conform.h"
+#include "training/device.h"
 
 #define SCENE_MAX_DIMS 4
 
@@ -76,10 +77,12 @@ int32_t scene_run_barrier(struct scene *scene);
 
 /** A tensor of the host's memory with the shape of a parameter. */
 struct hsdp_tensor scene_tensor(uint32_t param, float *values);
-/** The floats of a view. */
-float *scene_floats(const struct hsdp_tensor *view);
+/** Where a view lies; it is not for looking, which a device may forbid. */
+void *scene_address(const struct hsdp_tensor *view);
 /** An element of a view of fp32 or bf16. */
 float scene_read(const struct hsdp_tensor *view, uint64_t elem);
+/** Writes an element of a view of fp32. */
+void scene_write(const struct hsdp_tensor *view, uint64_t elem, float value);
 struct hsdp_tensor scene_param(struct scene *scene, uint32_t param, int32_t view);
 struct hsdp_tensor scene_flat(struct scene *scene, uint32_t unit, uint32_t buffer, int32_t flat);
 

@@ -32,10 +32,11 @@ static void view_expect(struct scene *scene, const struct hsdp_tensor *view, int
                         const int64_t *shape, uint8_t code, uint8_t bits)
 {
     struct conform *conform = scene->conform;
+    int32_t device_type = device_is_used() ? HSDP_DEVICE_CUDA : HSDP_DEVICE_CPU;
     int64_t stride = 1;
 
     conform_expect(conform, view->base != NULL, "a view has no base");
-    conform_expect(conform, view->device_type == HSDP_DEVICE_CPU, "a view's device_type is %d",
+    conform_expect(conform, view->device_type == device_type, "a view's device_type is %d",
                    (int)view->device_type);
     conform_expect(conform, view->n_dims == n_dims, "a view's n_dims is %d, not %d",
                    (int)view->n_dims, (int)n_dims);
@@ -111,16 +112,16 @@ static void addresses_ask(struct scene *scene, uint32_t state, const void *ret[N
 
     for (uint32_t param = 0; param < SCENE_N_PARAMS; param++) {
         view = scene_param(scene, param, HSDP_VIEW_PARAM);
-        ret[n++] = scene_floats(&view);
+        ret[n++] = scene_address(&view);
         if (param != SCENE_K) {
             view = scene_param(scene, param, HSDP_VIEW_GRAD);
         }
-        ret[n++] = scene_floats(&view);
+        ret[n++] = scene_address(&view);
     }
     for (uint32_t unit = 0; unit < SCENE_N_UNITS; unit++) {
         for (int i = 0; i < N_FLAT; i++) {
             view = scene_flat(scene, unit, scene_buffer(scene, unit), flats[i]);
-            ret[n++] = scene_floats(&view);
+            ret[n++] = scene_address(&view);
         }
     }
 }
@@ -241,9 +242,9 @@ static void gradient_expect_zero(struct scene *scene, uint32_t param, int pass)
     struct hsdp_tensor view = scene_param(scene, param, HSDP_VIEW_GRAD);
 
     for (uint64_t elem = 0; elem < scene_n_elems[param]; elem++) {
-        conform_expect(scene->conform, scene_floats(&view)[elem] == 0.0f,
+        conform_expect(scene->conform, scene_read(&view, (uint64_t)elem) == 0.0f,
                        "pass %d: element %u of gradient %u is %g when it is acquired", pass,
-                       (unsigned)elem, (unsigned)param, (double)scene_floats(&view)[elem]);
+                       (unsigned)elem, (unsigned)param, (double)scene_read(&view, (uint64_t)elem));
     }
 }
 
@@ -299,7 +300,7 @@ static void padding_expect(struct scene *scene, int32_t flat, float value, const
         conform_expect(conform, covered != NULL, "the kit has no memory");
         covered_mark(scene, unit, buffer, covered);
         for (int64_t elem = 0; elem < view.shape[0]; elem++) {
-            float found = scene_floats(&view)[elem];
+            float found = scene_read(&view, (uint64_t)elem);
 
             conform_expect(conform, found == (covered[elem] ? value : 0.0f),
                            "unit %u: element %lld of %s, which is %s, is %g", (unsigned)unit,
@@ -347,13 +348,14 @@ static void uses_run(struct conform *conform)
     unshard(&scene, SCENE_FRONT, HSDP_USE_FORWARD);
     release(&scene, SCENE_FRONT);
     for (uint64_t elem = 0; elem < scene_n_elems[SCENE_X]; elem++) {
-        conform_expect(conform, scene_floats(&x)[elem] == 4.0f, "x[%u] is %g beside another unit",
-                       (unsigned)elem, (double)scene_floats(&x)[elem]);
+        conform_expect(conform, scene_read(&x, (uint64_t)elem) == 4.0f,
+                       "x[%u] is %g beside another unit", (unsigned)elem,
+                       (double)scene_read(&x, (uint64_t)elem));
     }
     for (uint64_t elem = 0; elem < scene_n_elems[SCENE_W]; elem++) {
-        conform_expect(conform, scene_floats(&w)[elem] == 4.0f,
+        conform_expect(conform, scene_read(&w, (uint64_t)elem) == 4.0f,
                        "w[%u] is %g while one of two uses is left", (unsigned)elem,
-                       (double)scene_floats(&w)[elem]);
+                       (double)scene_read(&w, (uint64_t)elem));
     }
     release(&scene, SCENE_BACK);
     release(&scene, SCENE_FRONT);
@@ -404,11 +406,13 @@ static void unplanned_run(struct conform *conform)
 
 /* --------------------------------------------------------------------------------------- faults */
 
+#define NO_FAULTS "on its memory nothing faults at the line that touches it"
+
 /* This rank has to end by a fault when it touches a byte. */
 static void touch_expect_fault(struct scene *scene, const struct hsdp_tensor *view, bool is_write,
                                const char *what)
 {
-    volatile char *byte = (volatile char *)scene_floats(view);
+    volatile char *byte = (volatile char *)scene_address(view);
 
     conform_meet(scene->conform);
     conform_expect_signal(scene->conform, SIGSEGV);
@@ -425,6 +429,7 @@ static void read_only_run(struct conform *conform)
     struct hsdp_tensor view;
     struct scene scene;
 
+    conform_needs_cpu(conform, NO_FAULTS);
     open_model(&scene, conform, "");
     scene_load(&scene, 1.0f);
     view = scene_param(&scene, SCENE_X, HSDP_VIEW_PARAM);
@@ -435,6 +440,7 @@ static void read_only_run(struct conform *conform)
 /* A model with verify=access, where the plugin has that. */
 static void open_verified(struct scene *scene, struct conform *conform)
 {
+    conform_needs_cpu(conform, NO_FAULTS);
     scene_join(scene, conform, &patient);
     scene_plan(scene, "verify=access");
     if (scene->api->model->create(scene->job, scene->plan, &scene->model, NULL) ==

@@ -22,6 +22,13 @@ void host_settings_set(int strategy, const char *more)
     host_expect(n_bytes < (int)sizeof(host_settings));
 }
 
+/* What this host has written is there before the plugin looks. */
+void host_begin(const char *call)
+{
+    device_flush();
+    host_enter(call);
+}
+
 void host_succeeded(const struct host *host, const char *call, int32_t found)
 {
     host_enter("");
@@ -91,6 +98,7 @@ static void job_connect(struct host *host, const char *settings, const char *nam
     spec.world_ranks = name == NULL ? 0 : host->n_ranks;
     spec.local_rank = host->rank;
     host_needs(HOST_TRANSPORT, "");
+    device_place(&spec);
     host_must(host, host->api->job->create(&spec, &host->job, &host->err));
     host_must(host, host->api->job->connect(host->job, &host->err));
     host_must(host, host->api->job->info(host->job, &info, &host->err));
@@ -235,14 +243,14 @@ static double fp16_decode(uint16_t bits)
     return (bits & 0x8000u) != 0 ? -value : value;
 }
 
-static void *tensor_elem(const struct hsdp_tensor *view, uint64_t elem)
+static void *tensor_elem(const struct hsdp_tensor *view, uint64_t elem, bool is_written)
 {
-    return (char *)view->base + view->byte_offset + elem * (view->dtype_bits / 8u);
+    return (char *)device_window(view, is_written) + elem * (view->dtype_bits / 8u);
 }
 
 double host_read(const struct hsdp_tensor *view, uint64_t elem)
 {
-    const void *source = tensor_elem(view, elem);
+    const void *source = tensor_elem(view, elem, false);
     uint32_t wide;
     uint16_t half;
     float value;
@@ -262,7 +270,7 @@ double host_read(const struct hsdp_tensor *view, uint64_t elem)
 
 void host_write(const struct hsdp_tensor *view, uint64_t elem, double value)
 {
-    void *target = tensor_elem(view, elem);
+    void *target = tensor_elem(view, elem, true);
     float single = (float)value;
     uint16_t half;
 

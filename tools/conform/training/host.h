@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "device.h"
 #include "hsdp/adamw.h"
 #include "hsdp/hsdp.h"
 #include "hsdp/loader.h"
@@ -96,7 +97,7 @@ void host_enter(const char *call);
 const char *host_plugin_path(void);
 
 /* A call succeeds; or it is refused with a status, and a sentence that contains `text`. */
-#define host_must(host, call) host_succeeded((host), #call, (host_enter(#call), (call)))
+#define host_must(host, call) host_succeeded((host), #call, (host_begin(#call), (call)))
 /* An assertion for what is asked thousands of times. */
 #define host_expect(condition)                                                                     \
     do {                                                                                           \
@@ -106,9 +107,10 @@ const char *host_plugin_path(void);
     } while (0)
 #define host_must_refuse(host, call, expected, text)                                               \
     do {                                                                                           \
-        host_refused((host), #call, (host_enter(#call), (call)), (expected), (text));              \
+        host_refused((host), #call, (host_begin(#call), (call)), (expected), (text));              \
     } while (0)
 
+void host_begin(const char *call);
 void host_succeeded(const struct host *host, const char *call, int32_t found);
 void host_refused(const struct host *host, const char *call, int32_t found, int32_t expected,
                   const char *text);
@@ -185,7 +187,7 @@ struct hsdp_tensor host_view(struct host *host, uint32_t param, int32_t view);
 /** A tensor of the host's memory with the shape of a parameter. */
 struct hsdp_tensor host_tensor(struct host *host, uint32_t param, void *base, const char *dtype);
 
-/** One element of a view, as a number; writing rounds to the view's dtype. */
+/** One element of a view, as a number; writing rounds to the view's dtype. See device.h. */
 double host_read(const struct hsdp_tensor *view, uint64_t elem);
 void host_write(const struct hsdp_tensor *view, uint64_t elem, double value);
 
