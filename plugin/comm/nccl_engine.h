@@ -54,22 +54,19 @@ struct gpu *job_gpu(const struct hsdp_job *job);
 /* -------------------------------------------------------------------------------- communicators */
 
 /*
- * Gathers of parameters and everything else run on two streams, and in what order a rank calls for
- * the one and the other is its host's business: so they must not meet in one communicator, whose
- * collectives are the same in the same order on all ranks.
+ * Whatever stream they run on, and of whatever communicator they are, a rank's collectives are in
+ * one order, that of its tasks; and ranks that share a communicator have the same order. Two
+ * communicators that overlap in ranks would not help ranks with different ones: devices would wait
+ * for each other for ever. So hosts interleave unshards and hand-overs alike on all ranks, and what
+ * differs is found by comparing signatures: HSDP_ERR_MISMATCH.
  */
-enum nccl_lane {
-    NCCL_LANE_REDUCE,  /* on gpu->reduce_stream; the world's communicator too */
-    NCCL_LANE_UNSHARD, /* on gpu->unshard_stream */
-};
 
-/** A communicator: one for each ordered list of ranks and lane, for as long as the job lives. */
+/** A communicator. There is one for each ordered list of ranks, for as long as the job lives. */
 struct nccl_group {
     struct nccl_group *next; /* private to the engine, like what stands behind `name` */
     const uint32_t *ranks;   /* n_ranks world ranks, in its order */
     uint32_t n_ranks;        /* 1: there is no communicator, and no collective may be called */
     uint32_t index;          /* of this rank */
-    enum nccl_lane lane;     /* launches of one lane are in one order on all ranks */
     const char *name;        /* for errors: "dp_shard"; who asked first has named it */
     nccl_comm comm;
     uint64_t memory_bytes; /* of the device, that came with it */
@@ -82,7 +79,6 @@ struct nccl_group {
 struct nccl_wanted {
     const uint32_t *ranks; /* borrowed for the call */
     uint32_t n_ranks;
-    enum nccl_lane lane;
     const char *name;
 };
 
