@@ -6,13 +6,15 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "device/both.h"
+
 /*
  * Widening is exact. Narrowing rounds to nearest, ties to even, keeps denormals, signed zeros and
  * infinities, overflows to infinity, and makes any NaN a quiet NaN of the same sign. All without
  * branches, so that loops over them can be vectorised.
  */
 
-static inline uint32_t fp32_bits(float value)
+BOTH_INLINE uint32_t fp32_bits(float value)
 {
     uint32_t bits;
 
@@ -20,7 +22,7 @@ static inline uint32_t fp32_bits(float value)
     return bits;
 }
 
-static inline float fp32_from_bits(uint32_t bits)
+BOTH_INLINE float fp32_from_bits(uint32_t bits)
 {
     float value;
 
@@ -28,12 +30,12 @@ static inline float fp32_from_bits(uint32_t bits)
     return value;
 }
 
-static inline float bf16_to_fp32(uint16_t half)
+BOTH_INLINE float bf16_to_fp32(uint16_t half)
 {
     return fp32_from_bits((uint32_t)half << 16);
 }
 
-static inline uint16_t bf16_from_fp32(float value)
+BOTH_INLINE uint16_t bf16_from_fp32(float value)
 {
     uint32_t bits = fp32_bits(value);
     uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
@@ -42,7 +44,7 @@ static inline uint16_t bf16_from_fp32(float value)
     return (uint16_t)(((bits & 0x7fffffff) > 0x7f800000 ? quiet_nan : rounded) >> 16);
 }
 
-static inline float fp16_to_fp32(uint16_t half)
+BOTH_INLINE float fp16_to_fp32(uint16_t half)
 {
     const uint32_t bias = (127 - 15) << 23;
     uint32_t sign = (uint32_t)(half & 0x8000) << 16;
@@ -57,7 +59,7 @@ static inline float fp16_to_fp32(uint16_t half)
 }
 
 /* Denormal results need the rounding mode to be round-to-nearest (fpmode.h). */
-static inline uint16_t fp16_from_fp32(float value)
+BOTH_INLINE uint16_t fp16_from_fp32(float value)
 {
     const uint32_t bias = (127 - 15) << 23;
     uint32_t bits = fp32_bits(value);

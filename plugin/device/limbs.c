@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-double limbs_power_of_two(int exponent)
+BOTH_CODE double limbs_power_of_two(int exponent)
 {
     uint64_t bits = (uint64_t)(exponent + 1023) << 52;
     double power;
@@ -16,21 +16,29 @@ double limbs_power_of_two(int exponent)
     return power;
 }
 
-void limbs_add(int64_t limbs[LIMBS], int64_t units, int bit)
+BOTH_CODE struct limbs_addend limbs_split(int64_t units, int bit)
 {
     uint32_t position = (uint32_t)(bit - LIMBS_LEAST_BIT);
-    int64_t *limb = &limbs[position / LIMB_BITS];
     int64_t scale = INT64_C(1) << (position % LIMB_BITS);
     int64_t low = (units & UINT32_MAX) * scale;
     int64_t high = (units >> 32) * scale;
+    struct limbs_addend addend = {{low & UINT32_MAX, (low >> 32) + (high & UINT32_MAX), high >> 32},
+                                  position / LIMB_BITS};
 
-    assert(position / LIMB_BITS + 2 < LIMBS);
-    limb[0] += low & UINT32_MAX;
-    limb[1] += (low >> 32) + (high & UINT32_MAX);
-    limb[2] += high >> 32;
+    assert(addend.first + 2 < LIMBS);
+    return addend;
 }
 
-void limbs_normalize(int64_t limbs[LIMBS])
+BOTH_CODE void limbs_add(int64_t limbs[LIMBS], int64_t units, int bit)
+{
+    struct limbs_addend addend = limbs_split(units, bit);
+
+    for (int i = 0; i < 3; i++) {
+        limbs[addend.first + i] += addend.parts[i];
+    }
+}
+
+BOTH_CODE void limbs_normalize(int64_t limbs[LIMBS])
 {
     for (int i = 0; i + 1 < LIMBS; i++) {
         limbs[i + 1] += limbs[i] >> LIMB_BITS;
@@ -39,7 +47,7 @@ void limbs_normalize(int64_t limbs[LIMBS])
 }
 
 /* significand * 2^exponent, its top bit set; `sticky`: and something below its last bit. */
-static struct scaled significand_round(uint64_t significand, bool sticky, int exponent)
+BOTH_INLINE struct scaled significand_round(uint64_t significand, bool sticky, int exponent)
 {
     const uint64_t half = UINT64_C(1) << 10;
     uint64_t kept = significand >> 11;
@@ -52,7 +60,7 @@ static struct scaled significand_round(uint64_t significand, bool sticky, int ex
     return (struct scaled){(double)(int64_t)kept, exponent + 11};
 }
 
-struct scaled limbs_round(const int64_t limbs[LIMBS])
+BOTH_CODE struct scaled limbs_round(const int64_t limbs[LIMBS])
 {
     enum { PADDING = 2, N_DIGITS = PADDING + LIMBS + 1 };
     uint32_t digits[N_DIGITS] = {0}; /* of base 2^32, least first, two zeros below */

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "device/both.h"
 #include "device/power.h"
 
 /*
@@ -18,21 +19,29 @@ enum {
 };
 
 /* 2^exponent, of a normal fp64. */
-double limbs_power_of_two(int exponent);
+BOTH_CODE double limbs_power_of_two(int exponent);
 
 /*
  * limbs += units * 2^bit; |units| < 2^62, bit in [-1248, 1000]. Room is for 2^29 of these before
  * the next normalisation.
  */
-void limbs_add(int64_t limbs[LIMBS], int64_t units, int bit);
+BOTH_CODE void limbs_add(int64_t limbs[LIMBS], int64_t units, int bit);
+
+/* What limbs_add adds: parts[i] to limb first + i. */
+struct limbs_addend {
+    int64_t parts[3];
+    uint32_t first;
+};
+
+BOTH_CODE struct limbs_addend limbs_split(int64_t units, int bit);
 
 /* Carries: all limbs but the last, which keeps the sign, come into [0, 2^LIMB_BITS). */
-void limbs_normalize(int64_t limbs[LIMBS]);
+BOTH_CODE void limbs_normalize(int64_t limbs[LIMBS]);
 
 /*
  * Normalised limbs that are not negative, rounded to 53 bits, ties to even: a whole number of 53
  * bits, or 2^53, or 0.
  */
-struct scaled limbs_round(const int64_t limbs[LIMBS]);
+BOTH_CODE struct scaled limbs_round(const int64_t limbs[LIMBS]);
 
 #endif

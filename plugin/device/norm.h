@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/both.h"
 #include "device/limbs.h"
 #include "device/path.h"
 
@@ -39,13 +40,13 @@ void norm_sum_divide_add(struct norm_sum *sum, float *values, float divisor, siz
                          double p);
 
 /* Carries: limbs below the last come into [0, 2^32). Equal sums become equal structs. */
-void norm_sum_normalize(struct norm_sum *sum);
+BOTH_CODE void norm_sum_normalize(struct norm_sum *sum);
 
 /* dst = dst + src, normalised; both were normalised. */
 void norm_sum_merge(struct norm_sum *dst, const struct norm_sum *src);
 
 /* The norm: NaN if there was one, else infinity if there was one. Normalised or not. */
-double norm_sum_value(const struct norm_sum *sum, double p);
+BOTH_CODE double norm_sum_value(const struct norm_sum *sum, double p);
 
 /*
  * The largest |value|; 0 for none, NaN if there is one. The bits of results, compared as unsigned
@@ -58,6 +59,15 @@ float norm_max_abs(const float *values, size_t n_elems);
  * What clipping multiplies gradients with: min(1, max_norm / (norm + 1e-6)); 1 for a norm that is
  * not finite, as gradients then stay what they are.
  */
-double norm_clip_factor(double norm, double max_norm);
+BOTH_CODE double norm_clip_factor(double norm, double max_norm);
+
+/* What a step makes of the norm of all gradients. */
+struct norm_step {
+    double norm;   /* scaled; NaN where the scale is infinite: no tokens at all */
+    double clip;   /* 1 for max_norm = 0 */
+    double factor; /* what the optimizer multiplies gradients with */
+};
+
+BOTH_CODE struct norm_step norm_step_scale(double norm, double scale, double max_norm);
 
 #endif

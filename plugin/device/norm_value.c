@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <math.h>
 
-void norm_sum_normalize(struct norm_sum *sum)
+BOTH_CODE void norm_sum_normalize(struct norm_sum *sum)
 {
     limbs_normalize(sum->limbs);
 }
@@ -20,7 +20,7 @@ void norm_sum_merge(struct norm_sum *dst, const struct norm_sum *src)
     norm_sum_normalize(dst);
 }
 
-double norm_sum_value(const struct norm_sum *sum, double p)
+BOTH_CODE double norm_sum_value(const struct norm_sum *sum, double p)
 {
     struct norm_sum normal = *sum;
     struct scaled total;
@@ -45,9 +45,19 @@ double norm_sum_value(const struct norm_sum *sum, double p)
     return p == 2.0 ? sqrt(total.significand) : total.significand;
 }
 
-double norm_clip_factor(double norm, double max_norm)
+BOTH_CODE double norm_clip_factor(double norm, double max_norm)
 {
     double factor = max_norm / (norm + 1e-6);
 
     return isfinite(norm) && factor < 1.0 ? factor : 1.0;
+}
+
+BOTH_CODE struct norm_step norm_step_scale(double norm, double scale, double max_norm)
+{
+    struct norm_step step;
+
+    step.norm = isinf(scale) ? NAN : norm * scale;
+    step.clip = max_norm == 0.0 ? 1.0 : norm_clip_factor(step.norm, max_norm);
+    step.factor = scale * step.clip;
+    return step;
 }

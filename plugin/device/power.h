@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "device/both.h"
+
 /*
  * libm's pow has other bits in every libm. This one is a fixed row of additions, multiplications
  * and divisions, which are rounded alike everywhere: x = m * 2^k with m around 1, so that
@@ -31,14 +33,14 @@ struct power {
 };
 
 /* The nearest whole number, ties to even, of magnitudes below 2^51. */
-static inline double power_whole(double value)
+BOTH_INLINE double power_whole(double value)
 {
     const double magic = 0x1.8p52;
 
     return (value + magic) - magic;
 }
 
-static inline struct power power_of(double p)
+BOTH_INLINE struct power power_of(double p)
 {
     const double magic = 0x1.8p28; /* 2^52 units of 2^-24 */
     double high = (p + magic) - magic;
@@ -47,7 +49,7 @@ static inline struct power power_of(double p)
 }
 
 /* m in [sqrt(1/2), sqrt(2)) and k, of a normal x > 0. */
-static inline struct scaled power_split(double x)
+BOTH_INLINE struct scaled power_split(double x)
 {
     const uint64_t least = UINT64_C(0x3fe6a09e667f3bcd); /* sqrt(1/2) */
     const uint64_t bias = 1023;
@@ -63,7 +65,7 @@ static inline struct scaled power_split(double x)
 }
 
 /* log2(m) of such an m: 2 / ln(2) * atanh(s), by its series. */
-static inline double power_log2(double m)
+BOTH_INLINE double power_log2(double m)
 {
     double s = (m - 1.0) / (m + 1.0);
     double z = s * s;
@@ -84,7 +86,7 @@ static inline double power_log2(double m)
 }
 
 /* 2^fraction for magnitudes up to 1/2, by the series of e^x. */
-static inline double power_exp2(double fraction)
+BOTH_INLINE double power_exp2(double fraction)
 {
     double x = fraction * 0x1.62e42fefa39efp-1; /* ln(2) */
     double series = 1.0 / 6227020800;           /* 13! */
@@ -105,7 +107,7 @@ static inline double power_exp2(double fraction)
 }
 
 /* x^p of a normal x > 0 within the range of fp32; the significand is in [1/2, 2). */
-static inline struct scaled power_raise(struct power power, double x)
+BOTH_INLINE struct scaled power_raise(struct power power, double x)
 {
     struct scaled split = power_split(x);
     double k = split.exponent;
@@ -118,7 +120,7 @@ static inline struct scaled power_raise(struct power power, double x)
 }
 
 /* x^(1/p) of a significand > 0, normal, and an exponent below 2^12; the result likewise. */
-static inline struct scaled power_root(struct power power, struct scaled x)
+BOTH_INLINE struct scaled power_root(struct power power, struct scaled x)
 {
     struct scaled split = power_split(x.significand);
     double k = (double)split.exponent + (double)x.exponent;

@@ -117,6 +117,7 @@ static int32_t step_compute(struct hsdp_model *model, struct hsdp_error *reterr)
     struct hsdp_step_info *result = &model->step.result;
     double scale = spec->gradient_scale == 0.0 ? 1.0 : spec->gradient_scale;
     struct step_words words;
+    struct norm_step step;
     float largest;
     uint32_t bits;
     struct fp_mode mode;
@@ -138,10 +139,11 @@ static int32_t step_compute(struct hsdp_model *model, struct hsdp_error *reterr)
         result->weight = words.weight;
         scale /= words.weight;
     }
-    result->norm = isinf(scale) ? NAN : result->norm * scale; /* no tokens at all */
+    step = norm_step_scale(result->norm, scale, spec->max_norm);
+    result->norm = step.norm;
+    result->clip = step.clip;
+    result->factor = step.factor;
     result->is_nonfinite = !isfinite(result->norm) || !isfinite(result->weight);
-    result->clip = spec->max_norm == 0.0 ? 1.0 : norm_clip_factor(result->norm, spec->max_norm);
-    result->factor = scale * result->clip;
     result->step = model->n_steps + 1;
     model->factor[0] = (float)result->norm;
     model->factor[1] = (float)result->factor;
