@@ -9,11 +9,22 @@
 
 /*
  * One source makes the code of the devices and, compiled for the host, that of the double in
- * tests/doubles. Each kernel takes one struct by value, and runs on a grid of any size. Addresses
- * are of the device; buffers are aligned to 16 bytes, unless the comment says otherwise, and do not
- * overlap. Dtypes are numbers of enum dtype. Arithmetic is that of the CPU's kernels, bit for bit:
- * fp32 rounded to nearest even, no contraction, denormals kept; NaN payloads excepted.
+ * tests/doubles. Each kernel takes one struct by value. It runs on a grid of any number of blocks,
+ * in one dimension, of a multiple of 32 threads up to GPU_BLOCK_THREADS; what it computes does not
+ * depend on either.
+ *
+ * Addresses are of the device. Buffers are aligned to their elements and do not overlap, unless the
+ * comment says otherwise; where all of a kernel lie alike to 16 bytes of fp32 and 8 of a 16-bit
+ * type, which is the fast case, accesses are as wide. Dtypes are numbers of enum dtype. Arithmetic
+ * is that of the CPU's kernels, bit for bit: fp32 rounded to nearest even, no contraction,
+ * denormals kept; NaN payloads excepted.
  */
+#define GPU_BLOCK_THREADS 256u
+/* As many blocks as a device runs at once are enough for any number of elements... */
+#define GPU_BLOCKS_PER_MULTIPROCESSOR 8u
+/* ... and fewer where each thread of them would have less than this. */
+#define GPU_THREAD_ELEMS 16u
+
 #define GPU_KERNELS(X)                                                                             \
     X(CAST, cast)                                                                                  \
     X(ADD, add)                                                                                    \
@@ -60,10 +71,11 @@ struct gpu_combine_args {
 /*
  * dst = the sum of the sources, or dst + that: source i begins stride_bytes * i behind the first.
  * The order of the additions is that of reduce_tree (device/reduce.h): adjacent pairs, one
- * dimension after another, the innermost first; partial sums are fp32. stride_bytes is a multiple
- * of 16.
+ * dimension after another, the innermost first; partial sums are fp32. Up to GPU_TREE_MAX_SOURCES
+ * sources; a stride_bytes that is a multiple of 16 is fast.
  */
-#define GPU_TREE_MAX_DIMS 8
+#define GPU_TREE_MAX_DIMS    8
+#define GPU_TREE_MAX_SOURCES 64
 struct gpu_tree_args {
     float *dst;
     const void *sources;
@@ -93,7 +105,9 @@ struct gpu_norm {
     uint64_t max_bits; /* of the fp32 quotient with the largest absolute value; NaN is above all */
 };
 
-/* Adds |value / divisor|^p to the sum, exactly; p infinite: takes the maximum. Any alignment of 4.
+/*
+ * Adds |value / divisor|^p to the sum, exactly; p infinite: takes the maximum. Room is for 2^31
+ * blocks of all launches between two zeroings, each of less than 2^29 elements.
  */
 struct gpu_norm_args {
     struct gpu_norm *norm;
@@ -110,7 +124,7 @@ struct gpu_step_part {
     double weight;
 };
 
-/* view[0] = the norm, view[1] = the factor, as in shard/step.c; one thread computes. */
+/* view[0] = the norm, view[1] = the factor, as in shard/step.c. One block is enough. */
 struct gpu_step_args {
     float *view;
     const void *parts;
@@ -125,8 +139,7 @@ struct gpu_step_args {
     uint32_t reserved;
 };
 
-/* One run of elements of one hyper group; any alignment of 4, of a copy of 2. See device/adamw.h.
- */
+/* One run of elements of one hyper group: device/adamw.h. */
 struct gpu_adamw_args {
     void *params;
     float *exp_avg;

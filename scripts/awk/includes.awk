@@ -82,7 +82,7 @@ function system_check(from, name) {
 
 function own_check(from, path,    to) {
     to = module_of(path)
-    if (path ~ /[.]c$/ && from != "tests") {
+    if (path ~ /[.]c$/ && from != "tests" && FILENAME !~ /[.]cu$/) { # devices get what the host has
         complain("includes a source file, " path)
     } else if (from == to || from == "tests" || from == "bench") {
         return
