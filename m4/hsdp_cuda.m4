@@ -10,7 +10,8 @@ AC_DEFUN([HSDP_HEADER_PREFIX], [
 ])
 
 # HSDP_HEADERS_OPTIONAL(NAME, LABEL, HEADER, VERSION MACRO, VERSION DIVISORS, SEARCHED, DEBIAN PACKAGE)
-# Adds --with-NAME[=PREFIX], sets hsdp_have_NAME and hsdp_prefix_NAME, adds a row to the summary.
+# Adds --with-NAME[=PREFIX], sets hsdp_have_NAME and hsdp_prefix_NAME, adds a row to the summary. Nothing
+# is built with these headers: make check compares ours with them.
 AC_DEFUN([HSDP_HEADERS_OPTIONAL], [
     AC_ARG_WITH([$1],
         [AS_HELP_STRING([--with-$1@<:@=PREFIX@:>@],
@@ -26,7 +27,7 @@ AC_DEFUN([HSDP_HEADERS_OPTIONAL], [
         hsdp_version=$(sed -n 's/^@%:@define  *$4  *\([[0-9]][[0-9]]*\).*/\1/p' "$hsdp_prefix_$1/include/$3" |
                        $AWK '$5')
         AC_MSG_RESULT([$hsdp_prefix_$1/include, $hsdp_version])
-        HSDP_SUMMARY_ROW([$2], [found], [$hsdp_version in $hsdp_prefix_$1; not used yet by this version])
+        HSDP_SUMMARY_ROW([$2], [found], [$hsdp_version in $hsdp_prefix_$1; make check compares our declarations])
     ], [
         hsdp_have_$1=no
         AC_MSG_RESULT([no])
@@ -43,10 +44,12 @@ AC_DEFUN([HSDP_CUDA], [
     HSDP_HEADERS_OPTIONAL([cuda], [CUDA], [cuda.h], [CUDA_VERSION],
         [{ printf "%d.%d", $][1 / 1000, $][1 % 1000 / 10 }],
         [$CUDA_HOME $hsdp_nvcc_prefix /usr/local/cuda /usr], [nvidia-cuda-toolkit])
+    AC_SUBST([HSDP_CUDA_PREFIX], [$hsdp_prefix_cuda])
 ])
 
 AC_DEFUN([HSDP_NCCL], [
     HSDP_HEADERS_OPTIONAL([nccl], [NCCL], [nccl.h], [NCCL_VERSION_CODE],
         [{ printf "%d.%d.%d", $][1 / 10000, $][1 % 10000 / 100, $][1 % 100 }],
         [$NCCL_HOME $hsdp_prefix_cuda /usr/local /usr], [libnccl-dev])
+    AC_SUBST([HSDP_NCCL_PREFIX], [$hsdp_prefix_nccl])
 ])
