@@ -52,7 +52,7 @@ holds() {
         python3 -c 'import json, sys
 all = json.load(open(sys.argv[1]))
 one = all["plugins"][-1]
-assert '"$2"', one' "$output" >"$scratch/python" 2>&1
+assert ('"$2"'), one' "$output" >"$scratch/python" 2>&1
         tap_report $? "hsdp-info: $1" "$scratch/python"
     else
         tap_skip "hsdp-info: $1" "no python3"
@@ -61,14 +61,16 @@ assert '"$2"', one' "$output" >"$scratch/python" 2>&1
 
 # ------------------------------------------------------------------------------------ our plugin
 
+# The same on every machine, with a GPU or without.
+export HSDP_CUDA_LIBRARY=/nowhere/libcuda.so.1 HSDP_NCCL_LIBRARY=/nowhere/libnccl.so.2
 ends "our plugin is described" 0 '^libhsdp .*, ABI 1\.0$' "$HSDP_TEST_PLUGIN"
 says "where it is" "/hsdp\\.so$"
 says "why it is that one" '^  named on the command line$'
 says "strategies, by what they shard" '^  zero2  +nothing +all +all +shard_grad_op$'
 says "a transport that works" '^  shm +usable +max_ranks 64'
-says "one that does not, and why" '^  nccl +not usable +not built into this plugin, n_devices [0-9]+$'
+says "one that does not, and why" '^  nccl +not usable +/nowhere/libnccl\.so\.2 is not found, max_ranks 64,'
 says "what backend auto becomes, and why nothing else" \
-    '^  backend auto becomes shm here; not mpi \(not built into this plugin\), nccl \(not$'
+    '^  backend auto becomes shm here; not mpi \(not built into this plugin\), nccl$'
 says "paths of the CPU" '^  plain +usable$'
 says "extensions" '^  hsdp\.adamw$'
 says "settings by their home" '^Settings of: plan, class '
@@ -88,7 +90,12 @@ holds "it has what describe() says" 'len(one["description"]["settings"]) > 20 an
 holds "it has what backend auto becomes" \
     'one["backend_auto"].startswith("backend auto becomes shm here; not mpi (not built")'
 holds "each library is there" \
-    '[l["name"] for l in one["libraries"]] == ["libmpi.so.40", "libnccl.so.2", "libcuda.so.1"]'
+    '[l["name"] for l in one["libraries"]] ==
+     ["libmpi.so.40", "/nowhere/libnccl.so.2", "/nowhere/libcuda.so.1"]'
+holds "functions are those that are bound, each once" \
+    '[(len(set(l["symbols"])) == len(l["symbols"])) and len(l["symbols"]) > 16
+      for l in one["description"]["transports"][2]["libraries"]] == [True, True]'
+unset HSDP_CUDA_LIBRARY HSDP_NCCL_LIBRARY
 
 # ------------------------------------------------------------------------------- the environment
 
@@ -209,31 +216,55 @@ mkdir "$scratch/lib"
 library() {
     name=$1
     shift
-    "${CC:-cc}" -shared -fPIC -w "$@" -o "$scratch/lib/$name" "$here/info_library.c" >"$output" 2>&1 ||
-        tap_report 1 "hsdp-info: $name is built" "$output"
+    "${CC:-cc}" -shared -fPIC -w "$@" -I"$here/../plugin" -I"$include" -o "$scratch/lib/$name" \
+        "$here/info_library.c" >"$output" 2>&1 || tap_report 1 "hsdp-info: $name is built" "$output"
 }
 
 LD_LIBRARY_PATH=$scratch/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
-library libnccl.so.2 -DCODE=22809
+library libnccl.so.2 -DCODE=22809 -DNEWER
 library libcuda.so.1 -DDEVICES=2
 library libmpi.so.40 -DMPI
 ends "libraries that work" 0 '^      libnccl\.so\.2 2\.28\.9: works$' "$HSDP_TEST_PLUGIN"
 says "with their place" "^        $scratch/lib/libnccl.so.2\$"
+says "what a newer version has" '^        ncclCommRevoke \(since 2\.28\.7\): found$'
+says "a driver with devices" '^      libcuda\.so\.1 13\.0: works, 2 devices$'
+says "their names and architectures" '^        device 1: Some Device, sm_90, (which|WHICH) '
 ends "in JSON" 0 . --json "$HSDP_TEST_PLUGIN"
 holds "NCCL" 'one["libraries"][1]["version"] == "2.28.9" and one["libraries"][1]["works"]'
 holds "describe() has found the same file without loading it" \
     'one["description"]["transports"][2]["libraries"][0]["path"] == one["libraries"][1]["path"]'
-holds "the driver, which lacks what its stand-in has not" \
-    '(one["libraries"][2]["version"], one["libraries"][2]["n_devices"]) == ("12.4", 2)'
-holds "with the sentence" 'one["libraries"][2]["reason"].startswith("lacks cuDeviceGet, ")'
+holds "the driver" \
+    '(one["libraries"][2]["version"], one["libraries"][2]["n_devices"]) == ("13.0", 2)'
+holds "its devices" '[d["name"] for d in one["libraries"][2]["devices"]] == ["Some Device, sm_90"] * 2'
+holds "the function of newer versions" \
+    '[(n["name"], n["is_found"]) for n in one["libraries"][1]["newer"]] == [("ncclCommRevoke", True)]'
+holds "nccl is usable where this build has code for devices" \
+    'one["description"]["transports"][2]["usable"] or
+     one["description"]["transports"][2]["reason"] == "this build has no code for devices"'
+holds "whether there is code for a device is what the plugin says" \
+    'one["libraries"][2]["devices"][0]["is_served"] ==
+     ("sm_90" in one["description"]["transports"][2]["device_code"])'
 holds "MPI, by its own words" 'one["libraries"][0]["version"] == "Some MPI v4.1"'
 
+library libcuda.so.1 -DDEVICES=1 -DARCHITECTURE=70
+ends "a device that is too old for any code" 0 \
+    '^        device 0: Some Device, sm_70, WHICH THIS PLUGIN HAS NO CODE FOR$' "$HSDP_TEST_PLUGIN"
+library libcuda.so.1 -DDEVICES=1 -DDRIVER=11040
+ends "a driver that is too old for the code" 0 . --json "$HSDP_TEST_PLUGIN"
+holds "is told so, if there is code" \
+    'one["libraries"][2].get("reason", "") ==
+     ("is too old, %s is needed" % one["description"]["transports"][2]["libraries"][1]["min_version"]
+      if "min_version" in one["description"]["transports"][2]["libraries"][1] else "")'
+
+library libnccl.so.2 -DCODE=22703
+ends "a version without the newer function" 0 '^      libnccl\.so\.2 2\.27\.3: works$' "$HSDP_TEST_PLUGIN"
+says "with what is done instead" '^        ncclCommRevoke \(since 2\.28\.7\): not there; instead'
 library libnccl.so.2 -DCODE=21003
 ends "an old NCCL" 0 '^      libnccl\.so\.2 2\.10\.3: is too old, 2\.18 is needed$' "$HSDP_TEST_PLUGIN"
 library libnccl.so.2 -DCODE=2804
 ends "one whose versions were counted otherwise" 0 'libnccl\.so\.2 2\.8\.4: is too old' "$HSDP_TEST_PLUGIN"
-library libnccl.so.2 -DCODE=22809 -DLACKS
+library libnccl.so.2 -DCODE=22809 -DncclSend=ncclNobodyAsks
 ends "a function that is missing" 0 '^      libnccl\.so\.2 2\.28\.9: lacks ncclSend$' "$HSDP_TEST_PLUGIN"
 echo 'no library' >"$scratch/lib/libnccl.so.2"
 ends "a file that is no library" 0 '^      libnccl\.so\.2: .*(file too short|invalid ELF header)$' "$HSDP_TEST_PLUGIN"
@@ -242,22 +273,16 @@ library other.so -DCODE=22703
 given "HSDP_NCCL_LIBRARY=$scratch/lib/other.so" ends "another file by its setting" 0 \
     "^      $scratch/lib/other.so 2\\.27\\.3: works\$" "$HSDP_TEST_PLUGIN"
 
-# A driver whose other functions do not matter here.
-cat >"$scratch/driver.sh" <<'TEXT'
-cuDeviceGet cuDeviceGetAttribute cuDevicePrimaryCtxRetain cuMemAlloc_v2 cuMemFree_v2 cuMemcpyAsync
-cuStreamWaitEvent cuEventRecord cuEventQuery cuModuleLoadData cuLaunchKernel
-TEXT
-whole=$(sed 's/[^ ]*/-Wl,--defsym=&=cuInit/g' "$scratch/driver.sh" | tr '\n' ' ')
-# shellcheck disable=SC2086
-library libcuda.so.1 -DDEVICES=1 $whole
-ends "a driver with a device" 0 '^      libcuda\.so\.1 12\.4: works, 1 device$' "$HSDP_TEST_PLUGIN"
-# shellcheck disable=SC2086
-library libcuda.so.1 -DDEVICES=-1 $whole
-ends "a driver without one" 0 'libcuda\.so\.1 12\.4: cuInit answers CUDA_ERROR_NO_DEVICE$' "$HSDP_TEST_PLUGIN"
+library libcuda.so.1 -DDEVICES=1
+ends "a driver with a device" 0 '^      libcuda\.so\.1 13\.0: works, 1 device$' "$HSDP_TEST_PLUGIN"
+library libcuda.so.1 -DDEVICES=-1
+ends "a driver without one" 0 'libcuda\.so\.1 13\.0: cuInit answers CUDA_ERROR_NO_DEVICE$' "$HSDP_TEST_PLUGIN"
+library libcuda.so.1 -DDEVICES=1 -DcuLaunchKernel=cuNobodyAsks
+ends "a driver that lacks a function" 0 'libcuda\.so\.1 13\.0: lacks cuLaunchKernel, 1 device$' "$HSDP_TEST_PLUGIN"
 library libcuda.so.1 -DDEVICES=-2
-ends "a driver that crashes" 0 'libcuda\.so\.1 12\.4: crashes in cuInit \(signal 6, Aborted\)$' "$HSDP_TEST_PLUGIN"
+ends "a driver that crashes" 0 'libcuda\.so\.1 13\.0: crashes in cuInit \(signal 6, Aborted\)$' "$HSDP_TEST_PLUGIN"
 library libcuda.so.1 -DDEVICES=-3
-ends "a driver that hangs" 0 'libcuda\.so\.1 12\.4: hangs in cuInit: killed after 1 s$' --timeout=1 "$HSDP_TEST_PLUGIN"
+ends "a driver that hangs" 0 'libcuda\.so\.1 13\.0: hangs in cuInit: killed after 1 s$' --timeout=1 "$HSDP_TEST_PLUGIN"
 says "the rest is told" '^  flight_records '
 
 # --------------------------------------------------------------------------------------- options

@@ -4,52 +4,66 @@
 #include <string.h>
 #include <unistd.h>
 
-/* NCCL: CODE is the version; LACKS leaves a function out. */
-#ifdef CODE
-#define FUNCTION(name)                                                                             \
-    int name(void);                                                                                \
-    int name(void)                                                                                 \
+#include "comm/nccl.h"
+
+/* Every function that ours binds answers 0. To leave one out, give it another name: -DncclSend=x.
+ */
+#define ANSWERS_0(symbol, result, parameters)                                                      \
+    result symbol parameters;                                                                      \
+    result symbol parameters                                                                       \
     {                                                                                              \
         return 0;                                                                                  \
     }
 
-FUNCTION(ncclGetUniqueId)
-FUNCTION(ncclCommInitRankConfig)
-FUNCTION(ncclCommGetAsyncError)
-FUNCTION(ncclCommAbort)
-FUNCTION(ncclCommFinalize)
-FUNCTION(ncclCommDestroy)
-FUNCTION(ncclAllGather)
-FUNCTION(ncclReduceScatter)
-FUNCTION(ncclAllReduce)
-FUNCTION(ncclBroadcast)
-FUNCTION(ncclRecv)
-FUNCTION(ncclGroupStart)
-FUNCTION(ncclGroupEnd)
-#ifndef LACKS
-FUNCTION(ncclSend)
+/* NCCL: CODE is the version, NEWER what only newer ones have. */
+#ifdef CODE
+#define NCCL_STAND_IN(field, symbol, result, parameters) ANSWERS_0(symbol, result, parameters)
+#define ncclGetVersion                                   ncclGetVersionInstead
+NCCL_FUNCTIONS(NCCL_STAND_IN)
+#ifdef NEWER
+NCCL_NEWER_FUNCTIONS(NCCL_STAND_IN)
 #endif
+#undef ncclGetVersion
 
-int ncclGetVersion(int *ret_version);
+#ifndef NO_VERSION
+nccl_result ncclGetVersion(int32_t *ret_version);
 
-int ncclGetVersion(int *ret_version)
+nccl_result ncclGetVersion(int32_t *ret_version)
 {
     *ret_version = CODE;
-    return 0;
+    return CODE == 0 ? 3 : 0;
 }
 #endif
+#endif
 
-/* The driver: DEVICES is how many; -1 no device, -2 it crashes, -3 it hangs, each in cuInit. */
+/*
+ * The driver: DEVICES is how many; -1 no device, -2 it crashes, -3 it hangs, each in cuInit. They
+ * are of architecture ARCHITECTURE; DRIVER is the version.
+ */
 #ifdef DEVICES
-int cuDriverGetVersion(int *ret_version);
-int cuInit(unsigned flags);
-int cuDeviceGetCount(int *ret_count);
-int cuGetErrorName(int result, const char **ret_name);
+#ifndef DRIVER
+#define DRIVER 13000
+#endif
+#ifndef ARCHITECTURE
+#define ARCHITECTURE 90
+#endif
+#define CUDA_STAND_IN(field, symbol, parameters) ANSWERS_0(symbol, cu_result, parameters)
+#define cuInit                                   cuInitInstead
+#define cuDriverGetVersion                       cuDriverGetVersionInstead
+#define cuDeviceGetCount                         cuDeviceGetCountInstead
+#define cuDeviceGetAttribute                     cuDeviceGetAttributeInstead
+#define cuGetErrorName                           cuGetErrorNameInstead
+CUDA_FUNCTIONS(CUDA_STAND_IN)
+#undef cuInit
+#undef cuDriverGetVersion
+#undef cuDeviceGetCount
+#undef cuDeviceGetAttribute
+#undef cuGetErrorName
 
 int cuDriverGetVersion(int *ret_version)
 {
-    *ret_version = 12040;
-    return 0;
+    *ret_version = DRIVER;
+    return DRIVER == 0 ? 999 : 0;
 }
 
 int cuInit(unsigned flags)
@@ -70,10 +84,27 @@ int cuDeviceGetCount(int *ret_count)
     return 0;
 }
 
+int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
+{
+    (void)device;
+    *ret_value = attribute == CU_ATTRIBUTE_CAPABILITY_MAJOR   ? ARCHITECTURE / 10
+                 : attribute == CU_ATTRIBUTE_CAPABILITY_MINOR ? ARCHITECTURE % 10
+                                                              : 1;
+    return 0;
+}
+
+int cuDeviceGetName(char *ret_text, int max_bytes, int device)
+{
+    (void)max_bytes;
+    (void)device;
+    strcpy(ret_text, "Some Device");
+    return 0;
+}
+
 int cuGetErrorName(int result, const char **ret_name)
 {
-    *ret_name = result == 100 ? "CUDA_ERROR_NO_DEVICE" : "CUDA_ERROR_UNKNOWN";
-    return 0;
+    *ret_name = result == 100 ? "CUDA_ERROR_NO_DEVICE" : NULL;
+    return *ret_name == NULL;
 }
 #endif
 

@@ -10,6 +10,7 @@
 #include "call.h"
 #include "comm/launch.h"
 #include "comm/libraries.h"
+#include "device/gpu_image.h"
 #include "device/kernels.h"
 #include "plan/placement.h"
 #include "plan/plan.h"
@@ -94,9 +95,23 @@ static void huge_pages_write(struct text *text)
     fclose(file);
 }
 
+static void newer_write(struct text *text, const struct library *library)
+{
+    json_open(text, "newer_symbols", '[');
+    for (uint32_t i = 0; i < library->n_newer; i++) {
+        json_open(text, NULL, '{');
+        json_string(text, "name", library->newer[i].symbol);
+        json_string(text, "since", library->newer[i].since);
+        json_string(text, "instead", library->newer[i].instead);
+        json_close(text, '}');
+    }
+    json_close(text, ']');
+}
+
 static void library_write(struct text *text, const struct library *library)
 {
     struct library_file file;
+    char min_version[32];
 
     library_find(library, &file);
     json_open(text, NULL, '{');
@@ -110,10 +125,13 @@ static void library_write(struct text *text, const struct library *library)
     if (file.version[0] != '\0') {
         json_string(text, "file_version", file.version);
     }
-    if (library->min_version != NULL) {
-        json_string(text, "min_version", library->min_version);
+    if (library_min_version(library, min_version, sizeof(min_version))) {
+        json_string(text, "min_version", min_version);
     }
     words_write(text, "symbols", library->symbols);
+    if (library->n_newer > 0) {
+        newer_write(text, library);
+    }
     json_close(text, '}');
 }
 
@@ -139,6 +157,36 @@ static void transport_write_libraries(struct text *text, const char *name)
     json_close(text, ']');
 }
 
+/* Why the nccl transport cannot be used here, NULL if nothing speaks against it but a try. */
+static const char *nccl_refusal(char *ret_text, size_t max_bytes)
+{
+    struct library_file file;
+
+    for (int i = 0; i < LIBRARIES_COUNT; i++) {
+        if (strcmp(libraries[i].transport, "nccl") != 0) {
+            continue;
+        }
+        library_find(&libraries[i], &file);
+        if (file.path[0] == '\0') {
+            snprintf(ret_text, max_bytes, "%s is not found", file.name);
+            return ret_text;
+        }
+    }
+    return gpu_image_has_code ? NULL : "this build has no code for devices";
+}
+
+static void nccl_write(struct text *text)
+{
+    char refusal[PATH_MAX + 32];
+
+    transport_open(text, "nccl", nccl_refusal(refusal, sizeof(refusal)));
+    json_uint(text, "max_ranks", LAUNCH_MAX_RANKS);
+    json_uint(text, "n_devices", library_count_devices("/dev"));
+    json_string(text, "device_code", gpu_image_archs);
+    transport_write_libraries(text, "nccl");
+    json_close(text, '}');
+}
+
 static void transports_write(struct text *text)
 {
     json_open(text, "transports", '[');
@@ -149,10 +197,7 @@ static void transports_write(struct text *text)
     transport_open(text, "mpi", "not built into this plugin");
     transport_write_libraries(text, "mpi");
     json_close(text, '}');
-    transport_open(text, "nccl", "not built into this plugin");
-    json_uint(text, "n_devices", library_count_devices("/dev"));
-    transport_write_libraries(text, "nccl");
-    json_close(text, '}');
+    nccl_write(text);
     json_close(text, ']');
 }
 

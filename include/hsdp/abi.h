@@ -264,7 +264,9 @@ struct hsdp_api {
      * and in a transport max_ranks; n_devices, by the files of the system; libraries, a list of
      * objects: name, which dlopen takes; setting, which gives another one; path, where it is
      * found; file_version, as that file is called; min_version; symbols, the functions that it
-     * must have. Whether a library works only those can say who load it: hsdp-info does.
+     * must have; newer_symbols, a list of objects, the functions that are used where a version has
+     * them: name, since, instead. Whether a library works only those can say who load it:
+     * hsdp-info does.
      *
      * A plugin may add members and values; a reader passes over those that it does not know.
      * Errors: HSDP_ERR_BUFFER_TOO_SMALL; pass NULL and 0 to learn the size.

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,18 +20,56 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const struct library libraries[LIBRARIES_COUNT] = {
-    {"mpi", "libmpi.so.40 libmpi.so.12", NULL, NULL, NULL,
-     "MPI_Get_library_version MPI_Init_thread MPI_Comm_split MPI_Comm_free MPI_Test MPI_Finalize"},
-    {"nccl", "libnccl.so.2", "HSDP_NCCL_LIBRARY", "nccl_library", "2.18",
-     "ncclGetVersion ncclGetUniqueId ncclCommInitRankConfig ncclCommGetAsyncError ncclCommAbort "
-     "ncclCommFinalize ncclCommDestroy ncclAllGather ncclReduceScatter ncclAllReduce ncclBroadcast "
-     "ncclSend ncclRecv ncclGroupStart ncclGroupEnd"},
-    {"nccl", "libcuda.so.1", "HSDP_CUDA_LIBRARY", "cuda_library", NULL,
-     "cuInit cuDriverGetVersion cuGetErrorName cuDeviceGetCount cuDeviceGet cuDeviceGetAttribute "
-     "cuDevicePrimaryCtxRetain cuMemAlloc_v2 cuMemFree_v2 cuMemcpyAsync cuStreamWaitEvent "
-     "cuEventRecord cuEventQuery cuModuleLoadData cuLaunchKernel"},
+#include "comm/nccl.h"
+#include "device/cuda.h"
+#include "device/gpu_image.h"
+
+/* One word of a list of symbols. */
+#define CUDA_SYMBOL(field, symbol, parameters)         #symbol " "
+#define NCCL_SYMBOL(field, symbol, result, parameters) #symbol " "
+
+static const struct library_newer nccl_newer[] = {
+    {"ncclCommRevoke", "2.28.7", "ncclCommAbort, which waits for captured graphs"},
 };
+
+/* What nccl.h binds where it is there is said to those who ask, function by function. */
+#define NCCL_COUNT(field, symbol, result, parameters) +1
+_Static_assert(sizeof(nccl_newer) / sizeof(nccl_newer[0]) == 0 NCCL_NEWER_FUNCTIONS(NCCL_COUNT),
+               "a row for each");
+
+const struct library libraries[LIBRARIES_COUNT] = {
+    {.transport = "mpi",
+     .names = "libmpi.so.40 libmpi.so.12",
+     .symbols = "MPI_Get_library_version MPI_Init_thread MPI_Comm_split MPI_Comm_free MPI_Test "
+                "MPI_Finalize"},
+    {.transport = "nccl",
+     .names = "libnccl.so.2",
+     .variable = "HSDP_NCCL_LIBRARY",
+     .setting = "nccl_library",
+     .min_version = "2.18",
+     .symbols = NCCL_FUNCTIONS(NCCL_SYMBOL),
+     .newer = nccl_newer,
+     .n_newer = sizeof(nccl_newer) / sizeof(nccl_newer[0])},
+    {.transport = "nccl",
+     .names = "libcuda.so.1",
+     .variable = "HSDP_CUDA_LIBRARY",
+     .setting = "cuda_library",
+     .loads_device_code = true,
+     .symbols = CUDA_FUNCTIONS(CUDA_SYMBOL)},
+};
+
+bool library_min_version(const struct library *library, char *ret_text, size_t max_bytes)
+{
+    if (library->loads_device_code && gpu_image_has_code) {
+        snprintf(ret_text, max_bytes, "%" PRId32 ".%" PRId32, gpu_image_min_driver / 1000,
+                 gpu_image_min_driver % 1000 / 10);
+        return true;
+    }
+    if (library->min_version != NULL) {
+        snprintf(ret_text, max_bytes, "%s", library->min_version);
+    }
+    return library->min_version != NULL;
+}
 
 /* ---------------------------------------------------------------------------------------- files */
 

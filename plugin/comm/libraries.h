@@ -15,14 +15,24 @@
  * them out is for a process that has nothing to lose: hsdp-info.
  */
 
+/** A function that only newer versions have. */
+struct library_newer {
+    const char *symbol;
+    const char *since;   /* "2.28.7" */
+    const char *instead; /* what is done without it, in words */
+};
+
 /** A library that a transport needs. */
 struct library {
     const char *transport;
     const char *names;       /* sonames, the preferred one first: "a b" */
     const char *variable;    /* of the environment, with another name or path; NULL = none */
     const char *setting;     /* the same as a setting; NULL = none */
-    const char *min_version; /* NULL = any */
+    const char *min_version; /* NULL = any, or what the device code needs */
     const char *symbols;     /* functions that have to be there: "a b" */
+    const struct library_newer *newer; /* n_newer, used where they are there */
+    uint32_t n_newer;
+    bool loads_device_code; /* it is the driver */
 };
 
 #define LIBRARIES_COUNT 3
@@ -34,6 +44,9 @@ struct library_file {
     char path[PATH_MAX]; /* "" = not found */
     char version[64];    /* as the file is called: "2.28.9" of libnccl.so.2.28.9; "" = not told */
 };
+
+/** Writes the oldest version that serves; false where any does. */
+bool library_min_version(const struct library *library, char *ret_text, size_t max_bytes);
 
 /** Finds the file that dlopen would take, in the same places. */
 void library_find(const struct library *library, struct library_file *ret);

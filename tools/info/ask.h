@@ -17,7 +17,8 @@ void ask_plugin(int out, const void *arg);
 
 /*
  * Asks a library; `arg` is a json_t, its object in describe(). Facts: "refusal", why it cannot be
- * loaded, or "path", "missing" (symbols), "version", "n_devices", "remark".
+ * loaded, or "path", "missing" (symbols), "newer.SYMBOL" ("found" or "missing"), "version",
+ * "n_devices", "device.N" ("NVIDIA H200, sm_90"), "remark".
  */
 void ask_library(int out, const void *arg);
 

@@ -14,6 +14,13 @@ typedef int count_fn(int *ret_count);                   /* cuDeviceGetCount */
 typedef int init_fn(unsigned flags);                    /* cuInit */
 typedef int name_fn(int result, const char **ret_name); /* cuGetErrorName */
 typedef int text_fn(char *ret_text, int *ret_n_bytes);  /* MPI_Get_library_version */
+typedef int device_fn(int *ret_device, int ordinal);    /* cuDeviceGet */
+typedef int device_name_fn(char *ret_text, int max_bytes, int device); /* cuDeviceGetName */
+typedef int attribute_fn(int *ret_value, int attribute, int device);   /* cuDeviceGetAttribute */
+
+#define CAPABILITY_MAJOR 75 /* attributes */
+#define CAPABILITY_MINOR 76
+#define MAX_DEVICES      64 /* that are told one by one */
 
 #define MPI_TEXT_BYTES 65536 /* more than any MPI_MAX_LIBRARY_VERSION_STRING */
 
@@ -65,6 +72,34 @@ static void driver_refuse(int out, void *library, const char *call, int result)
     child_tell(out, "remark", text);
 }
 
+/* "NVIDIA H200, sm_90". Makes no context, which would take memory of the device and a while. */
+static void device_tell(int out, void *library, int ordinal)
+{
+    device_fn *get = NULL;
+    device_name_fn *get_name = NULL;
+    attribute_fn *get_attribute = NULL;
+    int device = 0;
+    int major = 0;
+    int minor = 0;
+    char model[128] = "unnamed";
+    char name[32];
+    char text[192];
+
+    if (!function_find(library, "cuDeviceGet", &get, sizeof(get)) ||
+        !function_find(library, "cuDeviceGetAttribute", &get_attribute, sizeof(get_attribute)) ||
+        get(&device, ordinal) != 0 || get_attribute(&major, CAPABILITY_MAJOR, device) != 0 ||
+        get_attribute(&minor, CAPABILITY_MINOR, device) != 0) {
+        return;
+    }
+    if (function_find(library, "cuDeviceGetName", &get_name, sizeof(get_name))) {
+        get_name(model, (int)sizeof(model), device);
+        model[sizeof(model) - 1] = '\0';
+    }
+    snprintf(text, sizeof(text), "%s, sm_%d%d", model, major, minor);
+    snprintf(name, sizeof(name), "device.%d", ordinal);
+    child_tell(out, name, text);
+}
+
 static void devices_tell(int out, void *library)
 {
     init_fn *init;
@@ -91,6 +126,10 @@ static void devices_tell(int out, void *library)
     }
     snprintf(text, sizeof(text), "%d", n_devices);
     child_tell(out, "n_devices", text);
+    child_begin(out, "cuDeviceGetAttribute");
+    for (int i = 0; i < n_devices && i < MAX_DEVICES; i++) {
+        device_tell(out, library, i);
+    }
 }
 
 /* The newest CUDA that the driver serves: 13000 is 13.0. */
@@ -147,6 +186,19 @@ static void symbols_tell(int out, void *library, const json_t *symbols)
     }
 }
 
+static void newer_tell(int out, void *library, const json_t *newer)
+{
+    for (size_t i = 0; i < json_array_size(newer); i++) {
+        const char *symbol = json_string_value(json_object_get(json_array_get(newer, i), "name"));
+        char name[96];
+
+        if (symbol != NULL) {
+            snprintf(name, sizeof(name), "newer.%.80s", symbol);
+            child_tell(out, name, dlsym(library, symbol) == NULL ? "missing" : "found");
+        }
+    }
+}
+
 /* The sentence of dlopen without the name before it, which stands beside it anyway. */
 static const char *reason_of(const char *sentence, const char *name)
 {
@@ -176,6 +228,7 @@ void ask_library(int out, const void *arg)
         child_tell(out, "path", map->l_name);
     }
     symbols_tell(out, library, json_object_get(described, "symbols"));
+    newer_tell(out, library, json_object_get(described, "newer_symbols"));
     nccl_tell(out, library);
     driver_tell(out, library);
     mpi_tell(out, library);

@@ -151,6 +151,34 @@ static void library_print(const struct page *page, const json_t *library)
     }
 }
 
+/* Below a library: what newer versions of it would bring, and the devices that it has found. */
+static void details_print(const struct page *page, const json_t *library)
+{
+    const json_t *newer = json_object_get(library, "newer");
+    const json_t *devices = json_object_get(library, "devices");
+    char line[512];
+
+    for (size_t i = 0; i < json_array_size(newer); i++) {
+        const json_t *row = json_array_get(newer, i);
+        bool is_found = json_is_true(json_object_get(row, "is_found"));
+
+        snprintf(line, sizeof(line), "%.80s (since %.32s): %s%.256s", member_text(row, "name"),
+                 member_text(row, "since"), is_found ? "found" : "not there; instead ",
+                 is_found ? "" : member_text(row, "instead"));
+        page_paragraph(page, 4 * INDENT, INDENT, line);
+    }
+    for (size_t i = 0; i < json_array_size(devices); i++) {
+        const json_t *row = json_array_get(devices, i);
+        const json_t *is_served = json_object_get(row, "is_served");
+
+        snprintf(line, sizeof(line), "device %zu: %.200s%s", i, member_text(row, "name"),
+                 is_served == NULL         ? ""
+                 : json_is_true(is_served) ? ", which this plugin has code for"
+                                           : ", WHICH THIS PLUGIN HAS NO CODE FOR");
+        page_paragraph(page, 4 * INDENT, INDENT, line);
+    }
+}
+
 static void transports_print(const struct page *page, const json_t *report,
                              const json_t *transports)
 {
@@ -179,6 +207,7 @@ static void transports_print(const struct page *page, const json_t *report,
 
             if (strcmp(member_text(library, "transport"), name) == 0) {
                 library_print(page, library);
+                details_print(page, library);
             }
         }
     }

@@ -13,6 +13,7 @@
 #include "child.h"
 #include "environment.h"
 #include "hsdp/abi.h"
+#include "libraries.h"
 #include "shape.h"
 
 json_t *report_text(const char *text)
@@ -51,14 +52,14 @@ static void fault_add(json_t *report, const char *format, ...)
     json_array_append_new(json_object_get(report, "faults"), report_text(text));
 }
 
-static void text_set(json_t *object, const char *name, const char *text)
+void text_set(json_t *object, const char *name, const char *text)
 {
     if (text != NULL) {
         json_object_set_new(object, name, report_text(text));
     }
 }
 
-static void number_set(json_t *object, const char *name, const char *digits)
+void number_set(json_t *object, const char *name, const char *digits)
 {
     if (digits != NULL) {
         json_object_set_new(object, name, json_integer(strtoll(digits, NULL, 10)));
@@ -108,91 +109,6 @@ static const char *found_by(const char *argument, const char *file)
         return "in the folder of plugins of this installation";
     }
     return "in ../lib/hsdp beside this program";
-}
-
-/* ---------------------------------------------------------------------------------- libraries */
-
-/* Whether a version is at least another: numbers between dots, as many as the other has. */
-static bool version_reaches(const char *version, const char *least)
-{
-    while (*least != '\0') {
-        char *version_end;
-        char *least_end;
-        long number = strtol(version, &version_end, 10);
-        long wanted = strtol(least, &least_end, 10);
-
-        if (number != wanted || least_end == least) {
-            return number >= wanted;
-        }
-        version = *version_end == '.' ? version_end + 1 : version_end;
-        least = *least_end == '.' ? least_end + 1 : least_end;
-    }
-    return true;
-}
-
-/* Says in a sentence why a library does not serve; "" if it does. */
-static void verdict_write(const json_t *described, const struct child *child, char *ret_why,
-                          size_t max_bytes)
-{
-    const char *refusal = child_fact(child, "refusal");
-    const char *missing = child_fact(child, "missing");
-    const char *version = child_fact(child, "version");
-    const char *least = member_text(described, "min_version");
-
-    ret_why[0] = '\0';
-    if (refusal != NULL) {
-        snprintf(ret_why, max_bytes, "%s", refusal);
-    } else if (child->fault[0] != '\0') {
-        snprintf(ret_why, max_bytes, "%s", child->fault);
-    } else if (version != NULL && !version_reaches(version, least)) {
-        snprintf(ret_why, max_bytes, "is too old, %s is needed", least);
-    } else if (missing != NULL) {
-        snprintf(ret_why, max_bytes, "lacks %s", missing);
-    } else if (child_fact(child, "remark") != NULL) {
-        snprintf(ret_why, max_bytes, "%s", child_fact(child, "remark"));
-    }
-}
-
-static json_t *library_ask(const char *transport, const json_t *described, int64_t timeout_ms)
-{
-    json_t *library = json_object();
-    struct child child;
-    char why[2048];
-
-    child_run(ask_library, described, timeout_ms, &child);
-    text_set(library, "transport", transport);
-    text_set(library, "name", member_text(described, "name"));
-    text_set(library, "path", child_fact(&child, "path"));
-    text_set(library, "version", child_fact(&child, "version"));
-    number_set(library, "n_devices", child_fact(&child, "n_devices"));
-    verdict_write(described, &child, why, sizeof(why));
-    json_object_set_new(library, "works", json_boolean(why[0] == '\0'));
-    if (why[0] != '\0') {
-        text_set(library, "reason", why);
-    }
-    child_clear(&child);
-    return library;
-}
-
-static void libraries_ask(json_t *report, const json_t *description, int64_t timeout_ms)
-{
-    const json_t *transports = json_object_get(description, "transports");
-    json_t *all = json_array();
-
-    for (size_t i = 0; i < json_array_size(transports); i++) {
-        const json_t *transport = json_array_get(transports, i);
-        const json_t *list = json_object_get(transport, "libraries");
-
-        for (size_t k = 0; k < json_array_size(list); k++) {
-            const json_t *described = json_array_get(list, k);
-
-            if (member_text(described, "name")[0] != '\0') {
-                json_array_append_new(
-                    all, library_ask(member_text(transport, "name"), described, timeout_ms));
-            }
-        }
-    }
-    json_object_set_new(report, "libraries", all);
 }
 
 /* --------------------------------------------------------------------------------- the report */
@@ -291,7 +207,7 @@ json_t *report_make(const char *plugin, int64_t timeout_ms)
     description = description_take(report, who, &child);
     if (description != NULL) {
         json_object_set_new(report, "backend_auto", backend_conclude(description));
-        libraries_ask(report, description, timeout_ms);
+        json_object_set_new(report, "libraries", libraries_ask(description, timeout_ms));
         environment_take(report, description, &child);
     }
     child_clear(&child);

@@ -17,6 +17,10 @@ json_t *report_make(const char *plugin, int64_t timeout_ms);
 /** A text in JSON; bytes that are no UTF-8 become '?'. NULL stays NULL. */
 json_t *report_text(const char *text);
 
+/** Sets a member; NULL sets none. */
+void text_set(json_t *object, const char *name, const char *text);
+void number_set(json_t *object, const char *name, const char *digits);
+
 /** A member's text, "" where there is none. */
 const char *member_text(const json_t *object, const char *name);
 
