@@ -13,6 +13,7 @@
 #include "device/checksum.h"
 #include "device/fpmode.h"
 #include "device/kernels.h"
+#include "device/space.h"
 #include "shard/grads.h"
 #include "shard/runs.h"
 
@@ -96,7 +97,7 @@ static int32_t state_populate(const struct hsdp_model *model, uint32_t state,
                               struct hsdp_error *reterr)
 {
     const struct model_state *row = &model->states[state];
-    int error = pages_populate(row->base, row->n_bytes, true);
+    int error = model->space->ops->is_host ? pages_populate(row->base, row->n_bytes, true) : 0;
 
     if (error != 0) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY,
@@ -138,8 +139,24 @@ out:
 }
 
 /*
+ * What gradients are multiplied by or, where only the device knows that yet, the most that it can
+ * be: clipping makes it smaller, and so do the weights of other ranks.
+ */
+static float factor_bound(const struct hsdp_model *model)
+{
+    const struct hsdp_step_spec *spec = &model->step.spec;
+    double scale = spec->gradient_scale == 0.0 ? 1.0 : spec->gradient_scale;
+
+    if (model->step.is_known) {
+        return model->factor[1];
+    }
+    return (float)(spec->has_weight != 0 ? scale / spec->weight : scale);
+}
+
+/*
  * Whether an update leaves zeros as they are, so that it may run over the padding between
- * parameters: seen by making one. It would not with a factor that is not finite, say.
+ * parameters: seen by making one. It would not with a factor that is not finite, say; and if it
+ * does with one, it does with all that are smaller.
  */
 static bool zero_is_kept(const struct hsdp_model *model, const struct adamw_constants *constants)
 {
@@ -151,7 +168,7 @@ static bool zero_is_kept(const struct hsdp_model *model, const struct adamw_cons
     shard.exp_avg_sq = &values[2];
     shard.grads = &zero;
     shard.n_elems = 1;
-    job_kernels(model->job)->adamw(constants, &shard, (float)model->step.result.factor);
+    job_kernels(model->job)->adamw(constants, &shard, factor_bound(model));
     for (int i = 0; i < 3; i++) {
         if (memcmp(&values[i], &zero, sizeof(zero)) != 0) { /* -0 is another */
             return false;
@@ -164,6 +181,7 @@ static void constants_compute(struct hsdp_model *model, const struct hsdp_adamw_
                               uint64_t step)
 {
     struct adamw *adamw = model->adamw;
+    struct fp_mode mode = fp_mode_enter();
 
     for (uint64_t group = 0; group < model->n_hyper_groups; group++) {
         struct adamw_hyper hyper = {.beta1 = spec->beta1,
@@ -175,6 +193,7 @@ static void constants_compute(struct hsdp_model *model, const struct hsdp_adamw_
         adamw->constants[group] = adamw_constants_compute(&hyper, step);
         adamw->keeps_zero[group] = zero_is_kept(model, &adamw->constants[group]);
     }
+    fp_mode_leave(mode);
 }
 
 /* Where the new parameters of a unit go besides: what publishing would copy them to. */
@@ -209,8 +228,9 @@ static void copies_find(struct hsdp_model *model, uint32_t unit, struct copies *
 }
 
 /* Elements of a unit's step shard from `whole`, which begins at its first one. */
-static void run_update(struct hsdp_model *model, const struct run *run,
-                       const struct adamw_shard *whole, const struct copies *copies)
+static int32_t run_update(struct hsdp_model *model, const struct run *run,
+                          const struct adamw_shard *whole, const struct copies *copies,
+                          struct hsdp_error *reterr)
 {
     uint64_t at = run->first_elem;
     struct adamw_shard shard = *whole;
@@ -228,13 +248,13 @@ static void run_update(struct hsdp_model *model, const struct run *run,
     shard.n_copies = copies->n_targets;
     shard.copies_dtype = copies->dtype;
     shard.are_copies_streamed = copies->are_streamed;
-    job_kernels(model->job)
-        ->adamw(&model->adamw->constants[run->hyper_group], &shard,
-                (float)model->step.result.factor);
+    return model->space->ops->adamw(model->space, &model->adamw->constants[run->hyper_group],
+                                    &shard, step_factor(model) + 1, reterr);
 }
 
 /* A unit's step shard, run by run; padding stays zero. */
-static void unit_update(struct hsdp_model *model, uint32_t unit, const uint32_t states[2])
+static int32_t unit_update(struct hsdp_model *model, uint32_t unit, const uint32_t states[2],
+                           struct hsdp_error *reterr)
 {
     const struct plan_unit *plan_unit = &model->plan->units[unit];
     uint64_t state_offset = model->units[unit].state_offset_elems;
@@ -242,6 +262,7 @@ static void unit_update(struct hsdp_model *model, uint32_t unit, const uint32_t 
     const struct runs *runs = &model->adamw->runs;
     struct adamw_shard whole = {.params = model->ops->master(model->store, unit, 0)};
     struct copies copies;
+    int32_t status = HSDP_OK;
 
     whole.params_dtype = model->plan->classes[plan_unit->class_index].master_dtype;
     whole.exp_avg = (float *)model->states[states[0]].base + state_offset;
@@ -252,11 +273,26 @@ static void unit_update(struct hsdp_model *model, uint32_t unit, const uint32_t 
     probe_write(job_probe(model->job), PROBE_MASTER, unit, whole.params,
                 n_elems * dtype_bytes(whole.params_dtype));
     copies_find(model, unit, &copies);
-    for (uint64_t at = runs->unit_first[unit]; at < runs->unit_first[unit + 1];) {
+    for (uint64_t at = runs->unit_first[unit];
+         status == HSDP_OK && at < runs->unit_first[unit + 1];) {
         struct run run = runs_next(runs, &at, runs->unit_first[unit + 1], model->adamw->keeps_zero);
 
-        run_update(model, &run, &whole, &copies);
+        status = run_update(model, &run, &whole, &copies, reterr);
     }
+    return status;
+}
+
+static int32_t units_update(struct hsdp_model *model, const uint32_t states[2],
+                            struct hsdp_error *reterr)
+{
+    int32_t status = HSDP_OK;
+
+    for (uint32_t unit = 0; status == HSDP_OK && unit < model->plan->n_units; unit++) {
+        if (plan_is_trainable(model->plan, unit)) {
+            status = unit_update(model, unit, states, reterr);
+        }
+    }
+    return status;
 }
 
 static uint64_t bits_hash(uint64_t hash, double number)
@@ -295,7 +331,7 @@ static void words_keep(struct optimizer_words *words, const struct hsdp_adamw_sp
 static int32_t step_check(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
                           struct hsdp_error *reterr)
 {
-    int32_t status = step_await(model, "adamw.step", reterr);
+    int32_t status = step_proceed(model, "adamw.step", reterr);
 
     if (status == HSDP_OK) {
         status = spec_check(model, spec, reterr);
@@ -315,7 +351,6 @@ int32_t adamw_step(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
 {
     uint64_t step = spec->step != 0 ? spec->step : model->n_updates + 1;
     uint32_t states[2];
-    struct fp_mode mode;
     int32_t status = step_check(model, spec, reterr);
 
     if (status == HSDP_OK) {
@@ -327,17 +362,19 @@ int32_t adamw_step(struct hsdp_model *model, const struct hsdp_adamw_spec *spec,
     if (status == HSDP_OK && model->adamw == NULL) {
         status = adamw_create(model, states, reterr);
     }
+    if (status == HSDP_OK) {
+        status = model_follow(model, spec->stream, reterr);
+    }
+    if (status == HSDP_OK) {
+        constants_compute(model, spec, step);
+        status = units_update(model, states, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = model_precede(model, spec->stream, reterr);
+    }
     if (status != HSDP_OK) {
         return status;
     }
-    mode = fp_mode_enter();
-    constants_compute(model, spec, step);
-    for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
-        if (plan_is_trainable(model->plan, unit)) {
-            unit_update(model, unit, states);
-        }
-    }
-    fp_mode_leave(mode);
     model->step.is_updated = true;
     model->n_updates = step;
     words_keep(&model->optimizer, spec, step);

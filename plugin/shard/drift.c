@@ -208,6 +208,11 @@ uint64_t drift_weight(uint32_t index, uint32_t n_replicas)
     return 0 - others;
 }
 
+bool drift_is_measured(const struct hsdp_model *model)
+{
+    return model->drift != NULL && (model->n_steps + 1) % model->plan->verify.n_steps == 0;
+}
+
 int32_t drift_measure(struct hsdp_model *model, uint64_t *ret_checksum, struct hsdp_error *reterr)
 {
     const struct hsdp_mesh *mesh = model->plan->mesh;
@@ -215,7 +220,7 @@ int32_t drift_measure(struct hsdp_model *model, uint64_t *ret_checksum, struct h
     uint64_t checksum = 0;
     int32_t status;
 
-    if (drift == NULL || (model->n_steps + 1) % model->plan->verify.n_steps != 0) {
+    if (!drift_is_measured(model)) {
         *ret_checksum = 0;
         return HSDP_OK;
     }

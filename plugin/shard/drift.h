@@ -18,6 +18,9 @@
 int32_t drift_create(struct hsdp_model *model, struct hsdp_error *reterr);
 void drift_destroy(struct drift *drift);
 
+/** Whether the step that is open, or that is about to begin, is checked. */
+bool drift_is_measured(const struct hsdp_model *model);
+
 /**
  * This rank's share of the sum, for the step that is about to begin; 0 in a step that is not
  * checked. Waits, bounded, until the parameters of the last step have arrived.

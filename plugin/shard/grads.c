@@ -3,11 +3,9 @@
 #include "shard/grads.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "comm/probe.h"
-#include "device/fpmode.h"
-#include "device/kernels.h"
+#include "device/space.h"
 #include "hsdp/unit.h"
 
 /* ---------------------------------------------------------------- the norm of what is reduced */
@@ -55,12 +53,9 @@ void grads_close(struct hsdp_model *model, double p)
 
 /* ------------------------------------------------------------------------------- settling */
 
-/* Sums that are only read are divided in blocks that stay in the cache. */
-#define BLOCK_ELEMS 2048u
-
 /* How the elements of one unit are settled. */
 struct settling {
-    const struct kernels *kernels;
+    struct space *space;
     struct step_words *words; /* NULL: the norm is there, or other ranks count */
     double p;
     float divisor;
@@ -69,53 +64,26 @@ struct settling {
     float *grads;
 };
 
-/* The largest quotient is that of the largest sum; NaN is above infinity as a pattern. */
-static void largest_take(const struct settling *settling, const float *grads, uint64_t n_elems)
+static int32_t elems_settle(const struct settling *settling, uint64_t first, uint64_t end,
+                            bool is_of_part, struct hsdp_error *reterr)
 {
-    float largest = settling->kernels->max_abs(grads, n_elems) / settling->divisor;
-    uint64_t *max_bits = &settling->words->max_bits;
-    uint32_t bits;
-
-    memcpy(&bits, &largest, sizeof(bits));
-    *max_bits = bits > *max_bits ? bits : *max_bits;
-}
-
-/* Adds the quotients to the norm, and leaves the sums. */
-static void quotients_add(const struct settling *settling, const float *grads, uint64_t n_elems)
-{
-    float quotients[BLOCK_ELEMS];
-
-    for (uint64_t first = 0; first < n_elems; first += BLOCK_ELEMS) {
-        uint64_t n_block = n_elems - first < BLOCK_ELEMS ? n_elems - first : BLOCK_ELEMS;
-
-        memcpy(quotients, grads + first, n_block * sizeof(*quotients));
-        settling->kernels->norm_divide_add(&settling->words->sum, quotients, settling->divisor,
-                                           n_block, settling->p);
-    }
-}
-
-static void elems_settle(const struct settling *settling, uint64_t first, uint64_t end,
-                         bool is_of_part)
-{
-    const struct kernels *kernels = settling->kernels;
-    bool is_counted_here = is_of_part && settling->words != NULL;
-    float *grads = settling->grads + first;
+    const struct space_ops *ops = settling->space->ops;
+    struct space_norm norm = {.values = settling->grads + first, .n_elems = end - first};
 
     if (first >= end) {
-        return;
+        return HSDP_OK;
     }
-    if (is_counted_here && isinf(settling->p)) {
-        largest_take(settling, grads, end - first);
-    } else if (is_counted_here && !settling->is_divided) {
-        quotients_add(settling, grads, end - first);
-    } else if (is_counted_here) {
-        kernels->norm_divide_add(&settling->words->sum, grads, settling->divisor, end - first,
-                                 settling->p);
-        return;
+    if (is_of_part && settling->words != NULL) {
+        norm.p = settling->p;
+        norm.divisor = settling->divisor;
+        norm.is_divided = settling->is_divided;
+        norm.sum = &settling->words->sum;
+        norm.max_bits = &settling->words->max_bits;
+        return ops->norm(settling->space, &norm, reterr);
     }
-    if (settling->is_divided) {
-        kernels->divide(grads, settling->divisor, end - first);
-    }
+    return settling->is_divided
+               ? ops->divide(settling->space, norm.values, settling->divisor, norm.n_elems, reterr)
+               : HSDP_OK;
 }
 
 static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
@@ -124,35 +92,45 @@ static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
 }
 
 /* Elements that no other stage counts: those of this rank's part it counts itself. */
-static void range_settle(const struct settling *settling, uint64_t first, uint64_t end)
+static int32_t range_settle(const struct settling *settling, uint64_t first, uint64_t end,
+                            struct hsdp_error *reterr)
 {
     uint64_t part_first = clamp(settling->part.first_elem, first, end);
     uint64_t part_end = clamp(settling->part.first_elem + settling->part.n_elems, part_first, end);
+    int32_t status = elems_settle(settling, first, part_first, false, reterr);
 
-    elems_settle(settling, first, part_first, false);
-    elems_settle(settling, part_first, part_end, true);
-    elems_settle(settling, part_end, end, false);
+    if (status == HSDP_OK) {
+        status = elems_settle(settling, part_first, part_end, true, reterr);
+    }
+    return status == HSDP_OK ? elems_settle(settling, part_end, end, false, reterr) : status;
 }
 
 /* Range by range: other stages count copies of what is tied over them. */
-static void ranges_settle(const struct hsdp_model *model, uint32_t unit,
-                          const struct settling *settling, uint64_t n_elems)
+static int32_t ranges_settle(const struct hsdp_model *model, uint32_t unit,
+                             const struct settling *settling, struct hsdp_error *reterr)
 {
-    for (uint64_t at = 0; at < n_elems;) {
+    uint64_t n_elems = model->plan->units[unit].buffers[0].shard_elems[HSDP_SHARD_STEP];
+    int32_t status = HSDP_OK;
+
+    for (uint64_t at = 0; status == HSDP_OK && at < n_elems;) {
         struct tied_range copy = ties_next_copy(model, unit, at);
         uint64_t end = copy.n_elems == 0 ? n_elems : copy.first_elem;
 
-        range_settle(settling, at, end);
-        elems_settle(settling, end, end + copy.n_elems, false);
+        status = range_settle(settling, at, end, reterr);
+        if (status == HSDP_OK) {
+            status = elems_settle(settling, end, end + copy.n_elems, false, reterr);
+        }
         at = end + copy.n_elems;
     }
+    return status;
 }
 
-static void unit_settle(struct hsdp_model *model, uint32_t unit, double p, struct step_words *words)
+static int32_t unit_settle(struct hsdp_model *model, uint32_t unit, double p,
+                           struct step_words *words, struct hsdp_error *reterr)
 {
     uint64_t n_elems = model->plan->units[unit].buffers[0].shard_elems[HSDP_SHARD_STEP];
     uint32_t divisor = class_of(model, unit)->divisor;
-    struct settling settling = {.kernels = job_kernels(model->job), .p = p};
+    struct settling settling = {.space = model->space, .p = p};
     struct model_unit *u = &model->units[unit];
     struct probe *probe = job_probe(model->job);
 
@@ -160,8 +138,8 @@ static void unit_settle(struct hsdp_model *model, uint32_t unit, double p, struc
     u->grads_divisor = 0.0f;
     if (!model->ops->has_step_grads(model->store, unit) && !ties_has_unit(model, unit)) {
         probe_write(probe, PROBE_GRADS, unit, settling.grads, n_elems * sizeof(*settling.grads));
-        memset(settling.grads, 0, n_elems * sizeof(*settling.grads)); /* in no pass of the window */
-        return;
+        return model->space->ops->zero(model->space, settling.grads, /* in no pass of the window */
+                                       n_elems * sizeof(*settling.grads), reterr);
     }
     settling.divisor = (float)divisor;
     settling.is_divided = divisor != 1 && u->are_grads_viewed;
@@ -175,19 +153,27 @@ static void unit_settle(struct hsdp_model *model, uint32_t unit, double p, struc
     } else if (settling.words != NULL) {
         probe_read(probe, PROBE_GRADS, unit, settling.grads, n_elems * sizeof(*settling.grads));
     } else {
-        return; /* as in most steps */
+        return HSDP_OK; /* as in most steps */
     }
     settling.part = plan_step_part(model->plan, unit);
-    ranges_settle(model, unit, &settling, n_elems);
+    return ranges_settle(model, unit, &settling, reterr);
 }
 
-void grads_settle(struct hsdp_model *model, double p, struct step_words *words)
+int32_t grads_settle(struct hsdp_model *model, double p, struct step_words *words,
+                     struct hsdp_error *reterr)
 {
-    for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
+    struct space *space = model->space;
+    int32_t status = HSDP_OK;
+
+    if (!space->ops->is_host) {
+        status = space->ops->zero(space, space->norm, sizeof(*space->norm), reterr);
+    }
+    for (uint32_t unit = 0; status == HSDP_OK && unit < model->plan->n_units; unit++) {
         if (plan_is_trainable(model->plan, unit)) {
-            unit_settle(model, unit, p, words);
+            status = unit_settle(model, unit, p, words, reterr);
         }
     }
+    return status;
 }
 
 /* ------------------------------------------------------------------------------- dividing late */
@@ -197,19 +183,23 @@ float grads_divisor(const struct hsdp_model *model, uint32_t unit)
     return model->units[unit].grads_divisor;
 }
 
-void grads_divide(struct hsdp_model *model, uint32_t unit)
+int32_t grads_divide(struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr)
 {
     uint64_t n_elems = model->plan->units[unit].buffers[0].shard_elems[HSDP_SHARD_STEP];
     float *grads = model->ops->step_grads(model->store, unit);
     struct model_unit *u = &model->units[unit];
-    struct fp_mode mode;
+    int32_t status;
 
     if (!model->step.is_open || u->grads_divisor == 0.0f) {
-        return;
+        return HSDP_OK;
     }
     probe_write(job_probe(model->job), PROBE_GRADS, unit, grads, n_elems * sizeof(*grads));
-    mode = fp_mode_enter();
-    job_kernels(model->job)->divide(grads, u->grads_divisor, n_elems);
-    fp_mode_leave(mode);
-    u->grads_divisor = 0.0f;
+    status = model->ops->settle(model->store, reterr);
+    if (status == HSDP_OK) {
+        status = model->space->ops->divide(model->space, grads, u->grads_divisor, n_elems, reterr);
+    }
+    if (status == HSDP_OK) {
+        u->grads_divisor = 0.0f;
+    }
+    return status;
 }

@@ -22,8 +22,12 @@
  */
 double grads_norm_p(struct hsdp_model *model, uint32_t unit, int32_t scope);
 
-/** Makes step shards what a step reads, and adds to `words` what this rank counts of their norm. */
-void grads_settle(struct hsdp_model *model, double p, struct step_words *words);
+/**
+ * Makes step shards what a step reads, and adds up what this rank counts of their norm: to `words`,
+ * or where the space of a device has it. The store has nothing that waits to be issued.
+ */
+int32_t grads_settle(struct hsdp_model *model, double p, struct step_words *words,
+                     struct hsdp_error *reterr);
 
 /** The window is over; the next is expected to be like it, and to end with a norm of the same p. */
 void grads_close(struct hsdp_model *model, double p);
@@ -32,6 +36,6 @@ void grads_close(struct hsdp_model *model, double p);
 float grads_divisor(const struct hsdp_model *model, uint32_t unit);
 
 /** Divides a unit's step shard unless it is. */
-void grads_divide(struct hsdp_model *model, uint32_t unit);
+int32_t grads_divide(struct hsdp_model *model, uint32_t unit, struct hsdp_error *reterr);
 
 #endif /* SHARD_GRADS_H */

@@ -3,12 +3,12 @@
 #include "shard/model.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/error.h"
-#include "base/pages.h"
+#include "device/space.h"
 #include "hsdp/unit.h"
 #include "shard/adamw.h"
 #include "shard/drift.h"
@@ -107,6 +107,23 @@ static void notes_log(const struct hsdp_model *model)
     }
 }
 
+static int32_t model_allocate(struct hsdp_job *job, const struct hsdp_plan *plan,
+                              struct hsdp_model **ret_model, struct hsdp_error *reterr)
+{
+    struct hsdp_model *model = calloc(1, sizeof(*model));
+
+    if (model == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "model: no memory");
+    }
+    model->job = job;
+    job_ref(job);
+    model->space = job_space(job);
+    model->plan = plan_share(plan);
+    model->norm_p = 2.0;
+    *ret_model = model;
+    return HSDP_OK;
+}
+
 int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
                      struct hsdp_model **ret_model, struct hsdp_error *reterr)
 {
@@ -117,14 +134,10 @@ int32_t model_create(struct hsdp_job *job, const struct hsdp_plan *plan,
     if (status != HSDP_OK) {
         return status;
     }
-    model = calloc(1, sizeof(*model));
-    if (model == NULL) {
-        return error_set(reterr, HSDP_ERR_NO_MEMORY, "model: no memory");
+    status = model_allocate(job, plan, &model, reterr);
+    if (status != HSDP_OK) {
+        return status;
     }
-    model->job = job;
-    job_ref(job);
-    model->plan = plan_share(plan);
-    model->norm_p = 2.0;
     status = tables_allocate(model, reterr);
     if (status != HSDP_OK) {
         goto out;
@@ -179,7 +192,7 @@ void model_destroy(struct hsdp_model *model)
         model_memory_count(model, false);
         job_reporter_remove(model->job, &model->reporter);
     }
-    if (model->step.is_open && !model->step.is_known) {
+    if (model->step.is_under_way) {
         job_work_cancel(model->job, &model->step.work);
     }
     passes_free(model);
@@ -191,7 +204,8 @@ void model_destroy(struct hsdp_model *model)
     }
     for (uint32_t state = 0; state < model->n_states; state++) {
         free(model->states[state].name);
-        munmap(model->states[state].base, model->states[state].n_bytes);
+        model->space->ops->free(model->space, model->states[state].base,
+                                model->states[state].n_bytes);
     }
     free(model->units);
     free(model->param_slots);
@@ -227,8 +241,8 @@ int32_t model_param_view(struct hsdp_model *model, uint32_t param, int32_t view,
     const struct plan_param *name;
     const struct plan_class *class;
     uint64_t offset_elems;
+    struct tensor_elems elems = {.space = model->space};
     const uint8_t *base;
-    enum dtype dtype;
 
     if (param >= model->plan->n_params) {
         return error_set(reterr, HSDP_ERR_INVALID,
@@ -241,7 +255,7 @@ int32_t model_param_view(struct hsdp_model *model, uint32_t param, int32_t view,
     class = &model->plan->classes[model->plan->units[p->unit].class_index];
     if (view == HSDP_VIEW_PARAM) {
         base = model->ops->params(model->store, p->unit, p->buffer);
-        dtype = class->param_dtype;
+        elems.dtype = class->param_dtype;
     } else if (view == HSDP_VIEW_GRAD) {
         if ((p->flags & HSDP_PARAM_FROZEN) != 0) {
             return error_set(reterr, HSDP_ERR_INVALID,
@@ -249,16 +263,29 @@ int32_t model_param_view(struct hsdp_model *model, uint32_t param, int32_t view,
         }
         base = model->ops->grads(model->store, name->unit);
         offset_elems = name->unit == p->unit ? offset_elems : name->alias_offset_elems;
-        dtype = class->gradient_dtype;
+        elems.dtype = class->gradient_dtype;
     } else {
         return error_set(
             reterr, HSDP_ERR_INVALID,
             "model.param_view: view %" PRId32 " is none of 0 (parameter), 1 (gradient)", view);
     }
-    tensor_fill(ret_view, base + offset_elems * dtype_bytes(dtype), dtype, p->shape,
+    elems.base = base + offset_elems * dtype_bytes(elems.dtype);
+    tensor_fill(ret_view, &elems, p->shape,
                 p->n_dims == 0 ? NULL : &model->strides[name->storage * HSDP_PARAM_MAX_DIMS],
                 p->n_dims);
     return HSDP_OK;
+}
+
+int32_t model_follow(struct hsdp_model *model, void *stream, struct hsdp_error *reterr)
+{
+    int32_t status = model->ops->settle(model->store, reterr);
+
+    return status == HSDP_OK ? model->space->ops->follow(model->space, stream, reterr) : status;
+}
+
+int32_t model_precede(struct hsdp_model *model, void *stream, struct hsdp_error *reterr)
+{
+    return model->space->ops->precede(model->space, stream, reterr);
 }
 
 int32_t model_flat_shard(struct hsdp_model *model, uint32_t unit, uint32_t buffer, int32_t flat,
@@ -288,19 +315,19 @@ int32_t model_flat_shard(struct hsdp_model *model, uint32_t unit, uint32_t buffe
                          buffer, plan_unit->name);
     }
     if (flat == HSDP_FLAT_GRAD) {
-        grads_divide(model, unit); /* for who asks for them now */
         ret->base = (uint8_t *)model->ops->step_grads(model->store, unit);
-        return HSDP_OK;
+        return grads_divide(model, unit, reterr); /* for who asks for them now */
     }
     ret->dtype = model->states[state].dtype;
-    ret->base =
-        model->states[state].base + model->units[unit].state_offset_elems * dtype_bytes(ret->dtype);
+    ret->base = (uint8_t *)model->states[state].base +
+                model->units[unit].state_offset_elems * dtype_bytes(ret->dtype);
     return HSDP_OK;
 }
 
 int32_t model_flat_view(struct hsdp_model *model, uint32_t unit, uint32_t buffer, int32_t flat,
                         struct hsdp_tensor *ret_view, struct hsdp_error *reterr)
 {
+    struct tensor_elems elems = {.space = model->space};
     struct flat_shard shard;
     int32_t status;
 
@@ -314,6 +341,10 @@ int32_t model_flat_view(struct hsdp_model *model, uint32_t unit, uint32_t buffer
                          buffer, model->plan->units[unit].name, model->plan->units[unit].n_buffers);
     }
     status = model_flat_shard(model, unit, buffer, flat, &shard, reterr);
+    if (status == HSDP_OK && flat == HSDP_FLAT_GRAD && model->step.is_open) {
+        status =
+            model->space->ops->wait(model->space, reterr); /* no stream is told of a division */
+    }
     if (status != HSDP_OK) {
         return status;
     }
@@ -324,8 +355,10 @@ int32_t model_flat_view(struct hsdp_model *model, uint32_t unit, uint32_t buffer
     if (flat == HSDP_FLAT_GRAD) { /* likewise read there */
         model->units[unit].are_grads_viewed = true;
     }
-    tensor_fill(ret_view, shard.base, shard.dtype,
-                &model->flat_shapes[unit * PLAN_MAX_BUFFERS + buffer], model->unit_stride, 1);
+    elems.base = shard.base;
+    elems.dtype = shard.dtype;
+    tensor_fill(ret_view, &elems, &model->flat_shapes[unit * PLAN_MAX_BUFFERS + buffer],
+                model->unit_stride, 1);
     return HSDP_OK;
 }
 
@@ -353,6 +386,8 @@ static int32_t state_add(struct hsdp_model *model, const char *name, enum dtype 
                          struct hsdp_error *reterr)
 {
     struct model_state state = {.dtype = dtype};
+    char what[MODEL_STATE_NAME_MAX + 32];
+    int32_t status;
 
     if (model->n_states == MODEL_MAX_STATES) {
         return error_set(reterr, HSDP_ERR_UNSUPPORTED,
@@ -362,15 +397,15 @@ static int32_t state_add(struct hsdp_model *model, const char *name, enum dtype 
     state.n_bytes = model->state_elems * dtype_bytes(dtype);
     state.n_bytes = state.n_bytes == 0 ? 1 : state.n_bytes;
     state.name = strdup(name);
-    state.base = pages_map(state.n_bytes);
-    if (state.name == NULL || state.base == NULL) {
+    if (state.name == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "model.state_create: no memory for \"%s\"",
+                         name);
+    }
+    snprintf(what, sizeof(what), "model.state_create: \"%s\"", name);
+    status = model->space->ops->alloc(model->space, state.n_bytes, what, &state.base, reterr);
+    if (status != HSDP_OK) {
         free(state.name);
-        if (state.base != NULL) {
-            munmap(state.base, state.n_bytes);
-        }
-        return error_set(reterr, HSDP_ERR_NO_MEMORY,
-                         "model.state_create: no memory for \"%s\" (%" PRIu64 " bytes)", name,
-                         state.n_bytes);
+        return status;
     }
     model->states[model->n_states] = state;
     model->n_states++;

@@ -16,6 +16,7 @@
 struct adamw;
 struct drift;
 struct pass;
+struct space;
 
 #define MODEL_MAX_STATES     64u
 #define MODEL_STATE_NAME_MAX 63u
@@ -24,7 +25,7 @@ struct pass;
 struct model_state {
     char *name;
     enum dtype dtype;
-    uint8_t *base; /* zero-filled at first; owned */
+    void *base; /* in the space; zero-filled at first; owned */
     uint64_t n_bytes;
 };
 
@@ -48,7 +49,7 @@ struct model_unit {
     uint64_t state_offset_elems; /* of its shard within each state */
 };
 
-/* A step between begin and end or discard. */
+/* A step between begin and end or discard; on a device it may end before its result is known. */
 struct model_step {
     struct work work;  /* waits for the collective, then computes the result */
     struct wait label; /* how it is recorded */
@@ -56,15 +57,17 @@ struct model_step {
     struct hsdp_step_spec spec;
     struct hsdp_step_info result;
     bool is_open;
-    bool is_known;   /* result is filled */
-    bool is_updated; /* adamw has been here */
-    bool is_drifted; /* replicas differ: drift.h */
+    bool is_under_way; /* the work is */
+    bool is_known;     /* result is filled */
+    bool is_updated;   /* adamw has been here */
+    bool is_drifted;   /* replicas differ: drift.h */
 };
 
 struct hsdp_model {
     struct hsdp_job *job;
     uint64_t number; /* among the job's models */
     struct hsdp_plan *plan;
+    struct space *space; /* the job's: where all buffers lie */
     const struct transport_ops *ops;
     struct store *store;
     struct reporter reporter;
@@ -135,6 +138,13 @@ int32_t model_idle_check(const struct hsdp_model *model, const char *call,
 int32_t model_rest_check(const struct hsdp_model *model, const char *call,
                          struct hsdp_error *reterr);
 
+/**
+ * Around what a call does to the model's buffers: it comes behind what the store has begun and what
+ * the host has put on the stream; and before what the host will put there.
+ */
+int32_t model_follow(struct hsdp_model *model, void *stream, struct hsdp_error *reterr);
+int32_t model_precede(struct hsdp_model *model, void *stream, struct hsdp_error *reterr);
+
 /** This rank's step shard of a buffer in one of HSDP_FLAT_*: address, dtype and length. */
 struct flat_shard {
     uint8_t *base;
@@ -164,7 +174,14 @@ void passes_free(struct hsdp_model *model);
 /** step.c: waits for the result of an open step. */
 int32_t step_await(struct hsdp_model *model, const char *call, struct hsdp_error *reterr);
 /**
- * Whether a host may go on with the result of the open step, which is known.
+ * Goes on with an open step: waits for its result unless a device has that and nobody needs it on
+ * the host.
+ */
+int32_t step_proceed(struct hsdp_model *model, const char *call, struct hsdp_error *reterr);
+/** Norm and factor of a step, in the space. */
+const float *step_factor(struct hsdp_model *model);
+/**
+ * Whether a host may go on with the open step, which step_proceed or step_await has seen.
  *
  * Errors: HSDP_ERR_DRIFT; HSDP_ERR_NONFINITE when the host asked for it.
  */

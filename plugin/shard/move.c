@@ -93,13 +93,14 @@ static int32_t transfer_init(struct transfer *ret, struct hsdp_model *model, con
 static int32_t transfer_full(struct transfer *transfer, const struct hsdp_tensor *full,
                              struct hsdp_error *reterr)
 {
+    struct tensor_wanted wanted = {transfer->call, transfer->param, transfer->model->space, true};
     int32_t status;
 
     if (full == NULL) {
         return error_set(reterr, HSDP_ERR_INVALID, "%s: \"%s\": this rank must pass a tensor",
                          transfer->call, transfer->param->name);
     }
-    status = tensor_check(transfer->call, full, transfer->param, &transfer->full.dtype, reterr);
+    status = tensor_check(&wanted, full, &transfer->full.dtype, reterr);
     if (status == HSDP_OK) {
         transfer->full.base = tensor_base(full);
     }

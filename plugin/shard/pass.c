@@ -474,6 +474,7 @@ int32_t unit_grad_add(struct hsdp_model *model, uint32_t param, const struct hsd
                       void *stream, struct hsdp_error *reterr)
 {
     struct contribution contribution = {.joins_handed = false, .stream = stream};
+    struct tensor_wanted wanted = {.call = "unit.grad_add", .space = model->space};
     const struct plan_param *p;
     int32_t status;
 
@@ -484,9 +485,10 @@ int32_t unit_grad_add(struct hsdp_model *model, uint32_t param, const struct hsd
     }
     contribution.param = model->plan->params[param].storage;
     p = &model->plan->params[contribution.param];
+    wanted.param = p;
     status = model_idle_check(model, "unit.grad_add", reterr);
     if (status == HSDP_OK) {
-        status = tensor_check("unit.grad_add", grad, p, &contribution.dtype, reterr);
+        status = tensor_check(&wanted, grad, &contribution.dtype, reterr);
     }
     if (status == HSDP_OK && (p->flags & HSDP_PARAM_FROZEN) != 0) {
         status = error_set(reterr, HSDP_ERR_INVALID,

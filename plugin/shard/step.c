@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "device/fpmode.h"
+#include "device/space.h"
 #include "shard/drift.h"
 #include "shard/grads.h"
 #include "shard/tensor.h"
@@ -144,7 +145,7 @@ static int32_t step_compute(struct hsdp_model *model, struct hsdp_error *reterr)
     result->clip = step.clip;
     result->factor = step.factor;
     result->is_nonfinite = !isfinite(result->norm) || !isfinite(result->weight);
-    result->step = model->n_steps + 1;
+    result->step = model->step.label.sequence; /* it may have been closed meanwhile */
     model->factor[0] = (float)result->norm;
     model->factor[1] = (float)result->factor;
     fp_mode_leave(mode);
@@ -175,9 +176,18 @@ static const struct wait *step_blocker(struct work *work)
     return model->ops->step_blocker(model->store);
 }
 
+/* Everything that a step does on a device is done in order: so the stream waits for all of it. */
+static int32_t step_order(struct work *work, void *stream, struct hsdp_error *reterr)
+{
+    struct hsdp_model *model = step_model(work);
+    int32_t status = model->ops->settle(model->store, reterr);
+
+    return status == HSDP_OK ? model_precede(model, stream, reterr) : status;
+}
+
 static void step_finish(struct work *work, int32_t status)
 {
-    (void)work; /* is_known tells; a failed job asks no more */
+    step_model(work)->step.is_under_way = false; /* is_known tells; a failed job asks no more */
     (void)status;
 }
 
@@ -186,15 +196,25 @@ static void step_open(struct hsdp_model *model, const struct hsdp_step_spec *spe
     memset(&model->step, 0, sizeof(model->step));
     model->step.spec = *spec;
     model->step.is_open = true;
+    model->step.is_under_way = true;
     model->step.label.operation = "step";
     model->step.label.sequence = model->n_steps + 1;
     model->step.work.label = &model->step.label;
     model->step.work.progress = step_progress;
     model->step.work.blocker = step_blocker;
+    model->step.work.order = step_order;
     model->step.work.finish = step_finish;
 }
 
-/* Whether a step may begin; if so, this rank's reductions are done. */
+/* The last step may have ended on a device before its result was there. */
+static int32_t last_await(struct hsdp_model *model, struct hsdp_error *reterr)
+{
+    return model->step.is_under_way
+               ? job_ticket_wait(model->job, model->step.ticket, UINT64_MAX, reterr)
+               : HSDP_OK;
+}
+
+/* Whether a step may begin; if so, this rank's reductions are done, or a device does them next. */
 static int32_t begin_check(struct hsdp_model *model, const struct hsdp_step_spec *spec,
                            struct hsdp_error *reterr)
 {
@@ -210,26 +230,25 @@ static int32_t begin_check(struct hsdp_model *model, const struct hsdp_step_spec
         status = model_rest_check(model, "step.begin", reterr);
     }
     if (status == HSDP_OK) {
+        status = last_await(model, reterr);
+    }
+    if (status == HSDP_OK) {
         status = model->ops->drain(model->store, reterr);
     }
     return status == HSDP_OK ? leftover_check(model, reterr) : status;
 }
 
 /* What this rank brings to the collective. Gradients become what the step reads. */
-static void words_fill(struct hsdp_model *model, const struct hsdp_step_spec *spec,
-                       uint64_t checksum, struct step_words *ret)
+static int32_t words_fill(struct hsdp_model *model, const struct hsdp_step_spec *spec,
+                          uint64_t checksum, struct step_words *ret, struct hsdp_error *reterr)
 {
-    struct fp_mode mode;
-
     memset(ret, 0, sizeof(*ret));
     ret->checksum = checksum;
     ret->step = model->n_steps + 1;
     numbers_fill(model, spec, ret->numbers);
     ret->optimizer = model->optimizer;
     ret->weight = spec->has_weight != 0 ? spec->weight : 0.0;
-    mode = fp_mode_enter();
-    grads_settle(model, norm_power(spec), ret);
-    fp_mode_leave(mode);
+    return grads_settle(model, norm_power(spec), ret, reterr);
 }
 
 int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
@@ -242,13 +261,18 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
     if (status == HSDP_OK) {
         status = drift_measure(model, &checksum, reterr);
     }
+    if (status == HSDP_OK) {
+        status = model_follow(model, spec->stream, reterr);
+    }
     if (status == HSDP_OK) { /* last: nothing can be refused any more */
         status = ties_sum(model, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = words_fill(model, spec, checksum, &words, reterr);
     }
     if (status != HSDP_OK) {
         return status;
     }
-    words_fill(model, spec, checksum, &words);
     step_open(model, spec);
     status = model->ops->step_start(model->store, &words, reterr);
     if (status == HSDP_OK) {
@@ -262,18 +286,36 @@ int32_t step_begin(struct hsdp_model *model, const struct hsdp_step_spec *spec,
 
 /* ----------------------------------------------------------------------- result to discard */
 
-int32_t step_await(struct hsdp_model *model, const char *call, struct hsdp_error *reterr)
+static int32_t open_check(const struct hsdp_model *model, const char *call,
+                          struct hsdp_error *reterr)
 {
-    int32_t status = HSDP_OK;
-
     if (!model->step.is_open) {
         return error_set(reterr, HSDP_ERR_STATE, "%s: no step is open; step.begin was expected",
                          call);
+    }
+    return HSDP_OK;
+}
+
+int32_t step_await(struct hsdp_model *model, const char *call, struct hsdp_error *reterr)
+{
+    int32_t status = open_check(model, call, reterr);
+
+    if (status != HSDP_OK) {
+        return status;
     }
     if (!model->step.is_known) {
         status = job_ticket_wait(model->job, model->step.ticket, UINT64_MAX, reterr);
     }
     return status == HSDP_OK ? drift_name(model, reterr) : status;
+}
+
+int32_t step_proceed(struct hsdp_model *model, const char *call, struct hsdp_error *reterr)
+{
+    if (model->space->ops->is_host || model->step.spec.error_if_nonfinite != 0 ||
+        drift_is_measured(model)) {
+        return step_await(model, call, reterr);
+    }
+    return open_check(model, call, reterr);
 }
 
 int32_t step_result_check(const struct hsdp_model *model, const char *call,
@@ -317,11 +359,20 @@ int32_t step_result(struct hsdp_model *model, struct hsdp_step_info *ret_result,
     return HSDP_OK;
 }
 
+const float *step_factor(struct hsdp_model *model)
+{
+    const float *factor = model->ops->factor(model->store);
+
+    return factor == NULL ? model->factor : factor;
+}
+
 int32_t step_factor_view(struct hsdp_model *model, struct hsdp_tensor *ret_view,
                          struct hsdp_error *reterr)
 {
+    struct tensor_elems elems = {model->space, step_factor(model), DTYPE_FP32};
+
     (void)reterr;
-    tensor_fill(ret_view, model->factor, DTYPE_FP32, model->factor_shape, model->unit_stride, 1);
+    tensor_fill(ret_view, &elems, model->factor_shape, model->unit_stride, 1);
     return HSDP_OK;
 }
 
@@ -330,7 +381,7 @@ static int32_t step_close(struct hsdp_model *model, const char *call, enum publi
                           void *stream, struct hsdp_error *reterr)
 {
     _Atomic uint64_t *n_steps;
-    int32_t status = step_await(model, call, reterr);
+    int32_t status = step_proceed(model, call, reterr);
 
     if (status == HSDP_OK) {
         status = model->ops->publish(model->store, values, stream, reterr);
@@ -353,7 +404,7 @@ static int32_t step_close(struct hsdp_model *model, const char *call, enum publi
 int32_t step_end(struct hsdp_model *model, void *stream, uint64_t *ret_ticket,
                  struct hsdp_error *reterr)
 {
-    int32_t status = step_await(model, "step.end", reterr);
+    int32_t status = step_proceed(model, "step.end", reterr);
 
     if (status == HSDP_OK) {
         status = drift_check(model, "step.end", reterr);
