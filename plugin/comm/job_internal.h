@@ -91,7 +91,7 @@ struct hsdp_job {
     const struct kernels *kernels; /* of the setting cpu_path */
     bool has_device;               /* backend nccl */
     int32_t device_id;
-    struct space space;            /* of models: the host's, or from connect on a device's */
+    struct space space; /* of models: the host's, or from connect on a device's */
     struct job_phase phases[JOB_MAX_PHASES];
     uint32_t n_phases;
     _Atomic uint64_t timeout_ms;    /* of an operation, now */

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "comm/probe.h"
 #include "device/checksum.h"
+#include "device/space.h"
 #include "shard/drift_internal.h"
 
 /* Hashes that one exchange carries of each rank. */
@@ -94,6 +95,33 @@ int32_t drift_item_shard(struct hsdp_model *model, const struct item *item,
     return status;
 }
 
+#define STAGED_BYTES (UINT64_C(1) << 20)
+
+int32_t drift_digest(struct hsdp_model *model, const struct digested *elems, uint64_t *hash,
+                     struct hsdp_error *reterr)
+{
+    struct space *space = model->space;
+    enum dtype dtype = elems->shard->dtype;
+    uint64_t elem_bytes = dtype_bytes(dtype);
+    const uint8_t *values = elems->shard->base + elems->shard_offset_elems * elem_bytes;
+    uint64_t max_elems = space->ops->is_host ? elems->n_elems : STAGED_BYTES / elem_bytes;
+    int32_t status = HSDP_OK;
+
+    for (uint64_t at = 0; status == HSDP_OK && at < elems->n_elems; at += max_elems) {
+        uint64_t n = elems->n_elems - at < max_elems ? elems->n_elems - at : max_elems;
+        const uint8_t *piece = values + at * elem_bytes;
+
+        if (!space->ops->is_host) {
+            status = space->ops->read(space, model->drift->staged, piece, n * elem_bytes, reterr);
+            piece = model->drift->staged;
+        }
+        if (status == HSDP_OK) {
+            *hash += checksum_sum(elems->salt, elems->first_elem + at, piece, dtype, n);
+        }
+    }
+    return status;
+}
+
 /* Hashes the elements of parameters; padding is nobody's. */
 static int32_t item_hash(struct hsdp_model *model, uint64_t index, const struct item *item,
                          uint64_t *ret_hash, struct hsdp_error *reterr)
@@ -102,9 +130,9 @@ static int32_t item_hash(struct hsdp_model *model, uint64_t index, const struct 
     const struct hsdp_segment *segments = model->drift->segments;
     struct flat_shard shard;
     uint64_t n_segments = 0;
-    uint64_t hash = 0;
     int32_t status;
 
+    *ret_hash = 0;
     status = drift_item_shard(model, item, &shard, reterr);
     if (status == HSDP_OK) {
         probe_read(job_probe(model->job), item->kind == ITEM_PARAM ? PROBE_PARAMS : PROBE_FLAT,
@@ -116,14 +144,13 @@ static int32_t item_hash(struct hsdp_model *model, uint64_t index, const struct 
     for (uint64_t i = 0; status == HSDP_OK && i < n_segments; i++) {
         const struct hsdp_segment *segment = &segments[i];
 
+        struct digested elems = {&shard, segment->shard_offset_elems, segment->n_elems, index, 0};
+
+        elems.first_elem = plan->params[segment->param].offset_elems + segment->param_offset_elems;
         if (segment->buffer == item->buffer) {
-            hash += checksum_sum(
-                index, plan->params[segment->param].offset_elems + segment->param_offset_elems,
-                shard.base + segment->shard_offset_elems * dtype_bytes(shard.dtype), shard.dtype,
-                segment->n_elems);
+            status = drift_digest(model, &elems, ret_hash, reterr);
         }
     }
-    *ret_hash = hash;
     return status;
 }
 
@@ -148,9 +175,11 @@ int32_t drift_create(struct hsdp_model *model, struct hsdp_error *reterr)
         drift->replicas = calloc(plan->mesh->world_ranks, sizeof(*drift->replicas));
         drift->counts = calloc(plan->mesh->world_ranks, sizeof(*drift->counts));
         drift->received = malloc((size_t)plan->mesh->world_ranks * JOB_EXCHANGE_MAX_BYTES);
+        drift->staged = model->space->ops->is_host ? NULL : malloc(STAGED_BYTES);
     }
-    if (drift == NULL || drift->segments == NULL || drift->replicas == NULL ||
-        drift->counts == NULL || drift->received == NULL) {
+    if (drift == NULL || (drift->staged == NULL && !model->space->ops->is_host) ||
+        drift->segments == NULL || drift->replicas == NULL || drift->counts == NULL ||
+        drift->received == NULL) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY,
                          "model.create: no memory for verify=step:%" PRIu32, plan->verify.n_steps);
     }
@@ -168,6 +197,7 @@ void drift_destroy(struct drift *drift)
     free(drift->replicas);
     free(drift->counts);
     free(drift->received);
+    free(drift->staged);
     free(drift);
 }
 
@@ -225,6 +255,9 @@ int32_t drift_measure(struct hsdp_model *model, uint64_t *ret_checksum, struct h
         return HSDP_OK;
     }
     status = hashes_reserve(model, reterr);
+    if (status == HSDP_OK) {
+        status = model->ops->settle(model->store, reterr);
+    }
     drift->is_named = false;
     for (uint64_t index = 0; status == HSDP_OK && index < drift->n_items; index++) {
         struct item item;

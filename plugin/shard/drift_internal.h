@@ -41,6 +41,7 @@ struct drift {
     uint64_t n_tied;
     struct hsdp_segment *segments; /* room for those of any unit */
     uint8_t *received;             /* one exchange */
+    uint8_t *staged;               /* what is hashed of a device, piece by piece; NULL on a CPU */
     uint64_t *replicas;            /* one number of each of them, or of each rank */
     uint64_t *counts;              /* how many items each rank has */
     struct finding finding;        /* of the step that is open */
@@ -58,6 +59,19 @@ void drift_item_place(const struct hsdp_model *model, struct item *item);
 /** Where this rank holds it. */
 int32_t drift_item_shard(struct hsdp_model *model, const struct item *item,
                          struct flat_shard *ret_shard, struct hsdp_error *reterr);
+
+/* Elements of a shard: digested as those of `salt` from first_elem on. */
+struct digested {
+    const struct flat_shard *shard;
+    uint64_t shard_offset_elems;
+    uint64_t n_elems;
+    uint64_t salt;
+    uint64_t first_elem;
+};
+
+/** Adds their digest. */
+int32_t drift_digest(struct hsdp_model *model, const struct digested *elems, uint64_t *hash,
+                     struct hsdp_error *reterr);
 
 /** "masters", "values of state "exp_avg"". */
 void drift_item_text(const struct hsdp_model *model, const struct item *item, char *ret_text,

@@ -78,11 +78,11 @@ static int32_t thing_hash(struct hsdp_model *model, uint64_t index, const struct
                           sizeof(*segments), plan->units[item->unit].n_params, &n_segments, reterr);
     }
     for (uint64_t i = 0; status == HSDP_OK && i < n_segments; i++) {
+        struct digested elems = {&shard, segments[i].shard_offset_elems, segments[i].n_elems,
+                                 thing_salt(model, index), segments[i].param_offset_elems};
+
         if (segments[i].param == param) {
-            *ret_hash +=
-                checksum_sum(thing_salt(model, index), segments[i].param_offset_elems,
-                             shard.base + segments[i].shard_offset_elems * dtype_bytes(shard.dtype),
-                             shard.dtype, segments[i].n_elems);
+            status = drift_digest(model, &elems, ret_hash, reterr);
         }
     }
     return status;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/probe.h"
+#include "device/space.h"
 #include "shard/model.h"
 #include "shard/move.h"
 
@@ -48,7 +49,6 @@ int32_t model_edit_begin(struct hsdp_model *model, void *stream, struct hsdp_err
 {
     int32_t status;
 
-    (void)stream;
     status = model_idle_check(model, "model.edit_begin", reterr);
     if (status != HSDP_OK) {
         job_collective_alone(model->job); /* a step or an edit is open on all */
@@ -61,6 +61,10 @@ int32_t model_edit_begin(struct hsdp_model *model, void *stream, struct hsdp_err
     }
     if (status == HSDP_OK) {
         model->is_editing = true;
+        status = model_follow(model, stream, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = model_precede(model, stream, reterr); /* on which the host will write */
     }
     return status;
 }
@@ -89,24 +93,75 @@ int32_t model_edit_end(struct hsdp_model *model, void *stream, struct hsdp_error
 
 /* ---------------------------------------------------------------------------------- sync */
 
+/* A step shard that gets the values of the first replica, or that is the first. */
+struct syncing {
+    struct space *space;
+    struct flat_shard shard;
+    void *staged;   /* the first one's bytes, where the host can read them; owned */
+    int32_t status; /* of what could not be written; err says why */
+    struct hsdp_error err;
+};
+
+static uint64_t shard_bytes(const struct flat_shard *shard)
+{
+    return shard->n_elems * dtype_bytes(shard->dtype);
+}
+
 static int32_t sync_prepare(void *user, uint32_t i, uint64_t n_bytes, struct hsdp_error *reterr)
 {
-    const struct flat_shard *shard = user;
+    const struct syncing *syncing = user;
 
     (void)i;
     (void)reterr;
     (void)n_bytes;
-    (void)shard;
-    assert(n_bytes == shard->n_elems * dtype_bytes(shard->dtype)); /* tags and plans are equal */
+    (void)syncing;
+    assert(n_bytes == shard_bytes(&syncing->shard)); /* tags and plans are equal */
     return HSDP_OK;
 }
 
 static void sync_read(void *user, uint32_t i, const void *bytes, uint64_t n_bytes)
 {
-    const struct flat_shard *shard = user;
+    struct syncing *syncing = user;
+    struct space *space = syncing->space;
 
     (void)i;
-    memcpy(shard->base, bytes, n_bytes);
+    syncing->status = space->ops->write(space, syncing->shard.base, bytes, n_bytes, &syncing->err);
+}
+
+/* What the first replica offers. */
+static int32_t sync_stage(struct syncing *syncing, const void **ret_bytes,
+                          struct hsdp_error *reterr)
+{
+    uint64_t n_bytes = shard_bytes(&syncing->shard);
+    struct space *space = syncing->space;
+
+    if (space->ops->is_host) {
+        *ret_bytes = syncing->shard.base;
+        return HSDP_OK;
+    }
+    syncing->staged = malloc(n_bytes + 1);
+    if (syncing->staged == NULL) {
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "model.sync: no memory for %" PRIu64 " bytes",
+                         n_bytes);
+    }
+    *ret_bytes = syncing->staged;
+    return space->ops->read(space, syncing->staged, syncing->shard.base, n_bytes, reterr);
+}
+
+/* A rank that could not read, or write, says so after the others have had theirs. */
+static int32_t sync_pass(struct hsdp_model *model, struct syncing *syncing,
+                         const struct store_offer *offer, struct hsdp_error *reterr)
+{
+    int32_t status = model->ops->offer(model->store, offer, reterr);
+
+    free(syncing->staged);
+    if (status == HSDP_OK && syncing->status != HSDP_OK) {
+        if (reterr != NULL) {
+            *reterr = syncing->err;
+        }
+        return syncing->status;
+    }
+    return status;
 }
 
 static int32_t flat_sync(struct hsdp_model *model, uint32_t unit, uint32_t buffer, int32_t flat,
@@ -118,11 +173,11 @@ static int32_t flat_sync(struct hsdp_model *model, uint32_t unit, uint32_t buffe
     uint32_t replica_dims = place->replicated & ~place->cuts[HSDP_SHARD_STEP];
     uint32_t first = mesh_peer(mesh, replica_dims, mesh->rank, 0);
     struct store_offer offer = {.operation = "model.sync", .read = sync_read};
+    struct syncing syncing = {.space = model->space, .err = HSDP_ERROR_INIT};
     char what[MOVE_TEXT_BYTES];
-    struct flat_shard shard;
     int32_t status;
 
-    status = model_flat_shard(model, unit, buffer, flat, &shard, reterr);
+    status = model_flat_shard(model, unit, buffer, flat, &syncing.shard, reterr);
     if (status != HSDP_OK) {
         return status;
     }
@@ -130,18 +185,19 @@ static int32_t flat_sync(struct hsdp_model *model, uint32_t unit, uint32_t buffe
     snprintf(what, sizeof(what), "unit \"%.60s\"", offer.unit);
     offer.what = what;
     offer.tag = move_tag(MOVE_SYNC, unit * PLAN_MAX_BUFFERS + buffer, flat);
-    offer.user = &shard;
+    offer.user = &syncing;
     offer.prepare = sync_prepare;
     if (first == mesh->rank) {
-        offer.bytes = shard.base;
-        offer.n_bytes = shard.n_elems * dtype_bytes(shard.dtype);
+        offer.status = sync_stage(&syncing, &offer.bytes, &syncing.err);
+        offer.message = syncing.err.message;
+        offer.n_bytes = shard_bytes(&syncing.shard);
     } else {
         offer.readable = &first;
         offer.n_readable = 1;
-        probe_write(job_probe(model->job), PROBE_FLAT, unit, shard.base,
-                    shard.n_elems * dtype_bytes(shard.dtype));
+        probe_write(job_probe(model->job), PROBE_FLAT, unit, syncing.shard.base,
+                    shard_bytes(&syncing.shard));
     }
-    return model->ops->offer(model->store, &offer, reterr);
+    return sync_pass(model, &syncing, &offer, reterr);
 }
 
 /* States are told apart by number, so ranks must have made the same ones in the same order. */
@@ -180,9 +236,8 @@ static int32_t states_agree(struct hsdp_model *model, struct hsdp_error *reterr)
 int32_t model_sync(struct hsdp_model *model, void *stream, struct hsdp_error *reterr)
 {
     int32_t status = edit_check(model, "model.sync", reterr);
-    float *tied = NULL;
+    struct ties_room tied = {NULL, 0};
 
-    (void)stream;
     if (status != HSDP_OK) {
         job_collective_alone(model->job); /* an edit is open on all, or on none */
         return status;
@@ -190,6 +245,9 @@ int32_t model_sync(struct hsdp_model *model, void *stream, struct hsdp_error *re
     status = ties_reserve(model, &tied, reterr);
     if (status == HSDP_OK) {
         status = states_agree(model, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = model_follow(model, stream, reterr);
     }
     for (uint32_t unit = 0; status == HSDP_OK && unit < model->plan->n_units; unit++) {
         const struct plan_unit *plan_unit = &model->plan->units[unit];
@@ -208,8 +266,11 @@ int32_t model_sync(struct hsdp_model *model, void *stream, struct hsdp_error *re
         status = job_exchange(model->job, "model.sync", NULL, 0, NULL, reterr);
     }
     if (status == HSDP_OK) {
-        status = ties_sync(model, tied, reterr);
+        status = ties_sync(model, &tied, reterr);
     }
-    free(tied);
+    if (status == HSDP_OK) {
+        status = model_precede(model, stream, reterr);
+    }
+    ties_release(model, &tied);
     return status;
 }

@@ -10,35 +10,9 @@
 
 #include "base/error.h"
 #include "comm/probe.h"
-#include "device/cast.h"
-#include "device/fpmode.h"
+#include "device/space.h"
+#include "shard/elems.h"
 #include "shard/tensor.h"
-
-#define BLOCK_ELEMS 1024u
-
-/* ------------------------------------------------------------- copying between two dtypes */
-
-struct run { /* elements of one dtype */
-    void *base;
-    enum dtype dtype;
-};
-
-static void run_copy(struct run dst, uint64_t dst_at, struct run src, uint64_t src_at,
-                     uint64_t n_elems)
-{
-    uint8_t *to = (uint8_t *)dst.base + dst_at * dtype_bytes(dst.dtype);
-    const uint8_t *from = (const uint8_t *)src.base + src_at * dtype_bytes(src.dtype);
-    struct fp_mode mode = fp_mode_enter();
-    float block[BLOCK_ELEMS];
-
-    for (uint64_t at = 0; at < n_elems; at += BLOCK_ELEMS) {
-        uint64_t n = n_elems - at < BLOCK_ELEMS ? n_elems - at : BLOCK_ELEMS;
-
-        cast_to_fp32(block, from + at * dtype_bytes(src.dtype), src.dtype, n);
-        cast_from_fp32(to + at * dtype_bytes(dst.dtype), dst.dtype, block, n);
-    }
-    fp_mode_leave(mode);
-}
 
 /* Elements of a parameter that one rank holds. */
 struct held_run {
@@ -59,12 +33,21 @@ struct transfer {
     const struct plan_param *param;
     uint32_t index; /* of the parameter */
     int32_t flat;
-    struct run shard;    /* this rank's */
-    struct run full;     /* base NULL: the host passes none here */
+    struct elems shard;  /* this rank's */
+    struct elems full;   /* base NULL: the host passes none here */
     struct held mine;    /* what this rank holds */
     struct held *theirs; /* of the ranks that are read, in an export */
     const uint32_t *owners;
+    void *stream;
+    int32_t status; /* of what could not be put where it belongs; err says why */
+    struct hsdp_error err;
 };
+
+/* The space of a model that the host's thread cannot touch. */
+static struct space *device_of(const struct hsdp_model *model)
+{
+    return model->space->ops->is_host ? NULL : model->space;
+}
 
 static int32_t transfer_init(struct transfer *ret, struct hsdp_model *model, const char *call,
                              uint32_t param, int32_t flat, struct hsdp_error *reterr)
@@ -86,8 +69,20 @@ static int32_t transfer_init(struct transfer *ret, struct hsdp_model *model, con
     if (status == HSDP_OK) {
         ret->shard.base = shard.base;
         ret->shard.dtype = shard.dtype;
+        ret->shard.space = device_of(model);
     }
     return status;
+}
+
+/* What the host has put on its stream comes first. */
+static int32_t transfer_follow(struct transfer *transfer, void *stream, struct hsdp_error *reterr)
+{
+    if (stream != NULL && device_of(transfer->model) == NULL) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "%s: stream %p; the only stream of a CPU is NULL", transfer->call, stream);
+    }
+    transfer->stream = stream;
+    return model_follow(transfer->model, stream, reterr);
 }
 
 static int32_t transfer_full(struct transfer *transfer, const struct hsdp_tensor *full,
@@ -103,6 +98,7 @@ static int32_t transfer_full(struct transfer *transfer, const struct hsdp_tensor
     status = tensor_check(&wanted, full, &transfer->full.dtype, reterr);
     if (status == HSDP_OK) {
         transfer->full.base = tensor_base(full);
+        transfer->full.space = tensor_is_host(full) ? NULL : transfer->model->space;
     }
     return status;
 }
@@ -221,14 +217,18 @@ static struct store_offer transfer_offer(struct transfer *transfer, enum move mo
 }
 
 /* Takes this rank's runs out of the whole parameter. */
-static void import_runs(struct transfer *transfer, struct run full)
+static int32_t import_runs(struct transfer *transfer, struct elems full, struct hsdp_error *reterr)
 {
-    for (uint64_t i = 0; i < transfer->mine.n_runs; i++) {
+    int32_t status = HSDP_OK;
+
+    for (uint64_t i = 0; status == HSDP_OK && i < transfer->mine.n_runs; i++) {
         const struct held_run *run = &transfer->mine.runs[i];
 
         run_probe(transfer, run, true);
-        run_copy(transfer->shard, run->shard_offset, full, run->param_offset, run->n_elems);
+        status = elems_copy(transfer->shard, run->shard_offset, full, run->param_offset,
+                            run->n_elems, reterr);
     }
+    return status;
 }
 
 static int32_t import_prepare(void *user, uint32_t i, uint64_t n_bytes, struct hsdp_error *reterr)
@@ -243,24 +243,46 @@ static int32_t import_prepare(void *user, uint32_t i, uint64_t n_bytes, struct h
 
 static void import_read(void *user, uint32_t i, const void *bytes, uint64_t n_bytes)
 {
-    struct run full = {.base = (void *)(uintptr_t)bytes, .dtype = DTYPE_FP32};
+    struct elems full = {.base = (void *)(uintptr_t)bytes, .dtype = DTYPE_FP32};
+    struct transfer *transfer = user;
 
     (void)i;
     (void)n_bytes;
-    import_runs(user, full);
+    transfer->status = import_runs(transfer, full, &transfer->err);
+}
+
+/* The offer is made; what the host puts on its stream afterwards comes behind it. */
+static int32_t transfer_pass(struct transfer *transfer, const struct store_offer *offer,
+                             struct hsdp_error *reterr)
+{
+    struct hsdp_model *model = transfer->model;
+    int32_t status = model->ops->offer(model->store, offer, reterr);
+
+    if (status == HSDP_OK && transfer->status != HSDP_OK) {
+        if (reterr != NULL) {
+            *reterr = transfer->err;
+        }
+        return transfer->status;
+    }
+    return status == HSDP_OK ? model_precede(model, transfer->stream, reterr) : status;
 }
 
 /* The source's tensor as it travels; freed by the caller. */
 static int32_t import_pack(struct transfer *transfer, float **ret_values, struct hsdp_error *reterr)
 {
-    struct run packed = {.dtype = DTYPE_FP32};
+    struct elems packed = {.dtype = DTYPE_FP32};
+    int32_t status;
 
     packed.base = malloc(transfer->param->n_elems * sizeof(float) + 1);
     if (packed.base == NULL) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "%s: no memory for \"%s\"", transfer->call,
                          transfer->param->name);
     }
-    run_copy(packed, 0, transfer->full, 0, transfer->param->n_elems);
+    status = elems_copy(packed, 0, transfer->full, 0, transfer->param->n_elems, reterr);
+    if (status != HSDP_OK) {
+        free(packed.base);
+        return status;
+    }
     *ret_values = packed.base;
     return HSDP_OK;
 }
@@ -288,18 +310,9 @@ static int32_t import_from(struct transfer *transfer, uint32_t source_rank, int3
         offer.bytes = values;
         offer.n_bytes = values == NULL ? 0 : transfer->param->n_elems * sizeof(float);
     }
-    status = model->ops->offer(model->store, &offer, reterr);
+    status = transfer_pass(transfer, &offer, reterr);
     free(values);
     return status;
-}
-
-static int32_t stream_check(const char *call, const void *stream, struct hsdp_error *reterr)
-{
-    if (stream != NULL) {
-        return error_set(reterr, HSDP_ERR_INVALID,
-                         "%s: stream %p; the only stream of a CPU is NULL", call, stream);
-    }
-    return HSDP_OK;
 }
 
 int32_t model_import_param(struct hsdp_model *model, uint32_t param, int32_t flat,
@@ -320,7 +333,7 @@ int32_t model_import_param(struct hsdp_model *model, uint32_t param, int32_t fla
                            "model.import_param: gradients are added with unit.grad_add");
     }
     if (status == HSDP_OK) {
-        status = stream_check(transfer.call, stream, &err);
+        status = transfer_follow(&transfer, stream, &err);
     }
     if (status == HSDP_OK && source_rank != HSDP_ALL_RANKS) {
         status = peer_check(&transfer, "source_rank", source_rank, &err);
@@ -335,7 +348,10 @@ int32_t model_import_param(struct hsdp_model *model, uint32_t param, int32_t fla
     if (source_rank != HSDP_ALL_RANKS) {
         status = import_from(&transfer, source_rank, status, &err, reterr);
     } else if (status == HSDP_OK) {
-        import_runs(&transfer, transfer.full);
+        status = import_runs(&transfer, transfer.full, reterr);
+        if (status == HSDP_OK) {
+            status = model_precede(model, stream, reterr);
+        }
     } else if (reterr != NULL) {
         *reterr = err;
     }
@@ -359,13 +375,14 @@ static int32_t export_prepare(void *user, uint32_t i, uint64_t n_bytes, struct h
 static void export_read(void *user, uint32_t i, const void *bytes, uint64_t n_bytes)
 {
     struct transfer *transfer = user;
-    struct run packed = {.base = (void *)(uintptr_t)bytes, .dtype = DTYPE_FP32};
+    struct elems packed = {.base = (void *)(uintptr_t)bytes, .dtype = DTYPE_FP32};
     const struct held *held = &transfer->theirs[i];
     uint64_t at = 0;
 
     (void)n_bytes;
-    for (uint64_t r = 0; r < held->n_runs; r++) {
-        run_copy(transfer->full, held->runs[r].param_offset, packed, at, held->runs[r].n_elems);
+    for (uint64_t r = 0; transfer->status == HSDP_OK && r < held->n_runs; r++) {
+        transfer->status = elems_copy(transfer->full, held->runs[r].param_offset, packed, at,
+                                      held->runs[r].n_elems, &transfer->err);
         at += held->runs[r].n_elems;
     }
 }
@@ -373,7 +390,8 @@ static void export_read(void *user, uint32_t i, const void *bytes, uint64_t n_by
 /* This rank's runs of the parameter, one after another, in fp32; freed by the caller. */
 static int32_t export_pack(struct transfer *transfer, float **ret_values, struct hsdp_error *reterr)
 {
-    struct run packed = {.dtype = DTYPE_FP32};
+    struct elems packed = {.dtype = DTYPE_FP32};
+    int32_t status = HSDP_OK;
     uint64_t at = 0;
 
     packed.base = malloc(held_elems(&transfer->mine) * sizeof(float) + 1);
@@ -381,12 +399,16 @@ static int32_t export_pack(struct transfer *transfer, float **ret_values, struct
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "%s: no memory for \"%s\"", transfer->call,
                          transfer->param->name);
     }
-    for (uint64_t i = 0; i < transfer->mine.n_runs; i++) {
+    for (uint64_t i = 0; status == HSDP_OK && i < transfer->mine.n_runs; i++) {
         const struct held_run *run = &transfer->mine.runs[i];
 
         run_probe(transfer, run, false);
-        run_copy(packed, at, transfer->shard, run->shard_offset, run->n_elems);
+        status = elems_copy(packed, at, transfer->shard, run->shard_offset, run->n_elems, reterr);
         at += run->n_elems;
+    }
+    if (status != HSDP_OK) {
+        free(packed.base);
+        return status;
     }
     *ret_values = packed.base;
     return HSDP_OK;
@@ -441,7 +463,7 @@ static int32_t export_to(struct transfer *transfer, bool is_target, int32_t stat
         offer.readable = owners;
         offer.n_readable = n_slices;
     }
-    status = model->ops->offer(model->store, &offer, reterr);
+    status = transfer_pass(transfer, &offer, reterr);
     for (uint32_t slice = 0; transfer->theirs != NULL && slice < n_slices; slice++) {
         free(transfer->theirs[slice].runs);
     }
@@ -468,7 +490,7 @@ int32_t model_export_param(struct hsdp_model *model, uint32_t param, int32_t fla
     }
     status = transfer_init(&transfer, model, "model.export_param", param, flat, &err);
     if (status == HSDP_OK) {
-        status = stream_check(transfer.call, stream, &err);
+        status = transfer_follow(&transfer, stream, &err);
     }
     if (status == HSDP_OK && target_rank != HSDP_ALL_RANKS) {
         status = peer_check(&transfer, "target_rank", target_rank, &err);

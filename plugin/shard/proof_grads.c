@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "device/cast.h"
 #include "device/fpmode.h"
+#include "device/space.h"
 #include "hsdp/unit.h"
 #include "shard/proof.h"
 #include "shard/step.h"
@@ -52,16 +53,28 @@ static float holders_given(const struct proof *proof, enum proof_round round, ui
 
 /* ------------------------------------------------------------------------------ the pass */
 
+#define SPOILT_BYTES 16384u
+
 /* What was in a slot before must not be seen: nothing but NaN, until it is acquired. With
  * verify=access it cannot be written then. */
-static void slots_spoil(struct proof *proof)
+static int32_t slots_spoil(struct proof *proof, struct hsdp_error *reterr)
 {
     struct hsdp_model *model = proof->model;
+    uint8_t spoilt[SPOILT_BYTES];
+    int32_t status = model_follow(model, NULL, reterr);
 
+    memset(spoilt, 0xff, sizeof(spoilt));
     for (uint32_t unit = 0; unit < model->plan->n_units && !model->plan->verify.is_access; unit++) {
-        memset(model->ops->grads(model->store, unit), 0xff,
-               plan_grad_slot_bytes(model->plan, unit));
+        uint8_t *slot = model->ops->grads(model->store, unit);
+        uint64_t n_bytes = plan_grad_slot_bytes(model->plan, unit);
+
+        for (uint64_t at = 0; status == HSDP_OK && at < n_bytes; at += SPOILT_BYTES) {
+            uint64_t n = n_bytes - at < SPOILT_BYTES ? n_bytes - at : SPOILT_BYTES;
+
+            status = model->space->ops->write(model->space, slot + at, spoilt, n, reterr);
+        }
     }
+    return status == HSDP_OK ? model_precede(model, NULL, reterr) : status;
 }
 
 /* Whether this rank gives an element under a name, in the second round. */
@@ -96,7 +109,6 @@ static int32_t param_fill(struct proof *proof, enum proof_round round, uint32_t 
     const struct plan_param *p = &proof->model->plan->params[name];
     const struct promise *promise = promise_of(proof, p->unit);
     uint64_t n_elems = proof_elems(p);
-    struct fp_mode mode = fp_mode_enter();
     struct hsdp_tensor view;
     float values[PROOF_BLOCK_ELEMS];
     int32_t status;
@@ -108,10 +120,10 @@ static int32_t param_fill(struct proof *proof, enum proof_round round, uint32_t 
 
         proof_values(proof, round, p->storage, first, n, values);
         others_zero(proof, round, name, first, n, values);
-        cast_from_fp32(target + first * dtype_bytes(promise->gradient_dtype),
-                       promise->gradient_dtype, values, n);
+        status =
+            space_store(proof->model->space, target + first * dtype_bytes(promise->gradient_dtype),
+                        promise->gradient_dtype, values, n, reterr);
     }
-    fp_mode_leave(mode);
     return status;
 }
 
@@ -125,6 +137,9 @@ static int32_t unit_give(struct proof *proof, enum proof_round round, uint64_t p
     int32_t status;
 
     status = unit_unshard(model, unit, use, NULL, &ticket, reterr);
+    if (status == HSDP_OK) {
+        status = model_follow(model, NULL, reterr);
+    }
     for (uint32_t i = 0; status == HSDP_OK && i < plan_unit->n_params; i++) {
         uint32_t name = plan_unit->params[i];
         const struct plan_param *param = &model->plan->params[name];
@@ -133,6 +148,9 @@ static int32_t unit_give(struct proof *proof, enum proof_round round, uint64_t p
         if (has_view && (param->flags & HSDP_PARAM_FROZEN) == 0) {
             status = param_fill(proof, round, name, reterr);
         }
+    }
+    if (status == HSDP_OK) {
+        status = model_precede(model, NULL, reterr);
     }
     if (status == HSDP_OK) {
         status = unit_reduce(model, pass, unit, NULL, NULL, reterr);
@@ -169,7 +187,10 @@ static int32_t pass_run(struct proof *proof, enum proof_round round, struct hsdp
     if (status != HSDP_OK) {
         return status;
     }
-    slots_spoil(proof);
+    status = slots_spoil(proof, reterr);
+    if (status != HSDP_OK) {
+        return status;
+    }
     status = unit_backward_begin(model, proof->units, n_units, HSDP_SCOPE_FULL, &pass, reterr);
     for (uint64_t i = 0; status == HSDP_OK && i < n_units; i++) {
         status = takes_part(proof, proof->units[i])
@@ -232,37 +253,59 @@ static void grad_fault(struct proof *proof, enum proof_round round, uint32_t par
     }
 }
 
-static void segment_compare(struct proof *proof, enum proof_round round,
-                            const struct hsdp_segment *segment, const float *grads)
+static int32_t segment_compare(struct proof *proof, enum proof_round round,
+                               const struct hsdp_segment *segment, const float *grads,
+                               struct hsdp_error *reterr)
 {
     uint64_t elem = segment->param_offset_elems;
     float expected[PROOF_BLOCK_ELEMS];
+    float found[PROOF_BLOCK_ELEMS];
+    int32_t status = HSDP_OK;
 
-    for (uint64_t first = 0; first < segment->n_elems; first += PROOF_BLOCK_ELEMS) {
+    for (uint64_t first = 0; status == HSDP_OK && first < segment->n_elems;
+         first += PROOF_BLOCK_ELEMS) {
         uint64_t n = proof_block(segment->n_elems, first);
 
+        status = space_load(proof->model->space, found, grads + segment->shard_offset_elems + first,
+                            DTYPE_FP32, n, reterr);
         expected_fill(proof, round, segment->param, elem + first, n, expected);
-        for (uint64_t i = 0; i < n && proof->fault.status == HSDP_OK; i++) {
-            float found = grads[segment->shard_offset_elems + first + i];
-
-            if (!(found == expected[i])) { /* NaN is a fault as well */
-                grad_fault(proof, round, segment->param, elem + first + i, found, expected[i]);
+        for (uint64_t i = 0; i < n && status == HSDP_OK && proof->fault.status == HSDP_OK; i++) {
+            if (!(found[i] == expected[i])) { /* NaN is a fault as well */
+                grad_fault(proof, round, segment->param, elem + first + i, found[i], expected[i]);
             }
         }
     }
+    return status;
 }
 
-static void padding_compare(struct proof *proof, uint32_t unit, const float *grads, uint64_t from,
-                            uint64_t to)
+/* Elements of the step shard that are no parameter's. */
+struct padding {
+    uint32_t unit;
+    uint64_t from;
+    uint64_t to;
+};
+
+static int32_t padding_compare(struct proof *proof, const struct padding *padding,
+                               const float *grads, struct hsdp_error *reterr)
 {
-    for (uint64_t at = from; at < to && proof->fault.status == HSDP_OK; at++) {
-        if (!(grads[at] == 0.0f)) {
-            proof_fault(proof, unit,
-                        ": padding has a gradient: element %" PRIu64
-                        " of the step shard is %.9g, expected 0",
-                        at, (double)grads[at]);
+    float found[PROOF_BLOCK_ELEMS];
+    int32_t status = HSDP_OK;
+
+    for (uint64_t at = padding->from; status == HSDP_OK && at < padding->to;
+         at += PROOF_BLOCK_ELEMS) {
+        uint64_t n = proof_block(padding->to, at);
+
+        status = space_load(proof->model->space, found, grads + at, DTYPE_FP32, n, reterr);
+        for (uint64_t i = 0; i < n && status == HSDP_OK && proof->fault.status == HSDP_OK; i++) {
+            if (!(found[i] == 0.0f)) {
+                proof_fault(proof, padding->unit,
+                            ": padding has a gradient: element %" PRIu64
+                            " of the step shard is %.9g, expected 0",
+                            at + i, (double)found[i]);
+            }
         }
     }
+    return status;
 }
 
 /* This rank's step shard of a unit, element by element, and what lies between them. */
@@ -270,9 +313,9 @@ static int32_t unit_compare(struct proof *proof, enum proof_round round, uint32_
                             struct hsdp_error *reterr)
 {
     struct hsdp_model *model = proof->model;
+    struct padding padding = {.unit = unit};
     struct flat_shard shard;
     uint64_t n_segments = 0;
-    uint64_t end = 0;
     int32_t status;
 
     status = model_flat_shard(model, unit, 0, HSDP_FLAT_GRAD, &shard, reterr);
@@ -284,17 +327,19 @@ static int32_t unit_compare(struct proof *proof, enum proof_round round, uint32_
     for (uint64_t i = 0; status == HSDP_OK && i < n_segments; i++) {
         const struct hsdp_segment *segment = &proof->segments[i];
 
-        if (segment->buffer == 0) { /* the trainable one */
-            padding_compare(proof, unit, (const float *)shard.base, end,
-                            segment->shard_offset_elems);
-            segment_compare(proof, round, segment, (const float *)shard.base);
-            end = segment->shard_offset_elems + segment->n_elems;
+        if (segment->buffer != 0) { /* not the trainable one */
+            continue;
         }
+        padding.to = segment->shard_offset_elems;
+        status = padding_compare(proof, &padding, (const float *)shard.base, reterr);
+        if (status == HSDP_OK) {
+            status = segment_compare(proof, round, segment, (const float *)shard.base, reterr);
+        }
+        padding.from = segment->shard_offset_elems + segment->n_elems;
     }
-    if (status == HSDP_OK) {
-        padding_compare(proof, unit, (const float *)shard.base, end, shard.n_elems);
-    }
-    return status;
+    padding.to = shard.n_elems;
+    return status == HSDP_OK ? padding_compare(proof, &padding, (const float *)shard.base, reterr)
+                             : status;
 }
 
 /* -------------------------------------------------------------------------------- the norm */

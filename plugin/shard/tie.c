@@ -4,12 +4,10 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "comm/probe.h"
-#include "device/fpmode.h"
-#include "device/kernels.h"
+#include "device/space.h"
 #include "shard/model.h"
 
 /* ------------------------------------------------------------------------------- creation */
@@ -232,15 +230,22 @@ bool ties_has_unit(const struct hsdp_model *model, uint32_t unit)
 
 int32_t ties_sum(struct hsdp_model *model, struct hsdp_error *reterr)
 {
+    struct space *space = model->space;
+    int32_t status = HSDP_OK;
+
     if (model->plan->n_ties == 0) {
         return HSDP_OK;
     }
-    for (uint32_t unit = 0; unit < model->plan->n_units; unit++) {
+    for (uint32_t unit = 0; status == HSDP_OK && unit < model->plan->n_units; unit++) {
         if (ties_has_unit(model, unit) && !model->ops->has_step_grads(model->store, unit)) {
             uint64_t n_elems = model->plan->units[unit].buffers[0].shard_elems[HSDP_SHARD_STEP];
 
-            memset(model->ops->step_grads(model->store, unit), 0, n_elems * sizeof(float));
+            status = space->ops->zero(space, model->ops->step_grads(model->store, unit),
+                                      n_elems * sizeof(float), reterr);
         }
+    }
+    if (status != HSDP_OK) {
+        return status;
     }
     for (uint64_t i = 0; i < model->ties.n_runs; i++) {
         const struct tied_range *range = &model->ties.ranges[i];
@@ -289,70 +294,97 @@ static void range_probe(const struct hsdp_model *model, const struct tied_range 
     }
 }
 
-/* What lies in one flat shard: in fp32 on the way, which holds 16-bit values as they are. */
-static int32_t flat_sync(struct hsdp_model *model, int32_t flat, float *values,
+/* One run from a flat shard to the room, or back: in fp32 there, which holds 16-bit values as they
+ * are. */
+static int32_t range_move(struct hsdp_model *model, uint64_t run, const struct flat_shard *shard,
+                          float *room, bool is_back, struct hsdp_error *reterr)
+{
+    const struct tied_range *range = &model->ties.ranges[run];
+    struct space_cast cast = {.n_elems = range->n_elems};
+    uint8_t *elems = shard->base + range->first_elem * dtype_bytes(shard->dtype);
+
+    range_probe(model, range, shard, is_back);
+    if (is_back) {
+        cast.dst = elems;
+        cast.dst_dtype = shard->dtype;
+        cast.src = room;
+        cast.src_dtype = DTYPE_FP32;
+    } else {
+        cast.dst = room;
+        cast.dst_dtype = DTYPE_FP32;
+        cast.src = elems;
+        cast.src_dtype = shard->dtype;
+        model->ties.runs[run].values = room;
+    }
+    return model->space->ops->convert(model->space, &cast, reterr);
+}
+
+/* All runs of one kind: those of the first holder are only read. */
+static int32_t flat_move(struct hsdp_model *model, int32_t flat, float *room, bool is_back,
                          struct hsdp_error *reterr)
 {
     struct flat_shard shard;
     int32_t status = HSDP_OK;
 
-    for (int is_back = 0; is_back <= 1 && status == HSDP_OK; is_back++) {
-        float *at = values;
+    for (uint64_t i = 0; i < model->ties.n_runs && status == HSDP_OK; i++) {
+        const struct tied_range *range = &model->ties.ranges[i];
 
-        for (uint64_t i = 0; i < model->ties.n_runs && status == HSDP_OK; i++) {
-            const struct tied_range *range = &model->ties.ranges[i];
-            uint8_t *elems;
-
-            model->ties.runs[i].values = NULL;
-            if (flat != HSDP_FLAT_MASTER && range_is_frozen(model, range)) {
-                continue;
-            }
-            status = model_flat_shard(model, range->unit, range->buffer, flat, &shard, reterr);
-            if (status != HSDP_OK) {
-                break;
-            }
-            elems = shard.base + range->first_elem * dtype_bytes(shard.dtype);
-            if (is_back == 0) {
-                range_probe(model, range, &shard, false);
-                job_kernels(model->job)->to_fp32(at, elems, shard.dtype, range->n_elems);
-                model->ties.runs[i].values = at;
-            } else if (model->ties.runs[i].own != 0) {
-                range_probe(model, range, &shard, true);
-                job_kernels(model->job)->from_fp32(elems, shard.dtype, at, range->n_elems);
-            }
-            at += range->n_elems;
+        model->ties.runs[i].values = NULL;
+        if (flat != HSDP_FLAT_MASTER && range_is_frozen(model, range)) {
+            continue;
         }
-        if (status == HSDP_OK && is_back == 0) {
-            status = ties_run(model, "model.sync", false, reterr);
+        status = model_flat_shard(model, range->unit, range->buffer, flat, &shard, reterr);
+        if (status == HSDP_OK && (!is_back || model->ties.runs[i].own != 0)) {
+            status = range_move(model, i, &shard, room, is_back, reterr);
         }
+        room += range->n_elems;
     }
     return status;
 }
 
-int32_t ties_reserve(const struct hsdp_model *model, float **ret_values, struct hsdp_error *reterr)
+static int32_t flat_sync(struct hsdp_model *model, int32_t flat, float *room,
+                         struct hsdp_error *reterr)
 {
-    uint64_t n_elems = 1;
+    int32_t status = flat_move(model, flat, room, false, reterr);
+
+    if (status == HSDP_OK) {
+        status = ties_run(model, "model.sync", false, reterr);
+    }
+    if (status == HSDP_OK) { /* what the store has put there comes first */
+        status = model->ops->settle(model->store, reterr);
+    }
+    return status == HSDP_OK ? flat_move(model, flat, room, true, reterr) : status;
+}
+
+int32_t ties_reserve(struct hsdp_model *model, struct ties_room *ret_room,
+                     struct hsdp_error *reterr)
+{
+    uint64_t n_elems = 0;
 
     for (uint64_t i = 0; i < model->ties.n_runs; i++) {
         n_elems += model->ties.ranges[i].n_elems;
     }
-    *ret_values = malloc(n_elems * sizeof(**ret_values));
-    return *ret_values == NULL ? memory_refuse(reterr) : HSDP_OK;
+    ret_room->n_bytes = n_elems * sizeof(float);
+    return model->space->ops->alloc(model->space, ret_room->n_bytes,
+                                    "model.sync: parameters tied over ranks", &ret_room->values,
+                                    reterr);
 }
 
-int32_t ties_sync(struct hsdp_model *model, float *values, struct hsdp_error *reterr)
+void ties_release(struct hsdp_model *model, struct ties_room *room)
 {
-    struct fp_mode mode;
+    model->space->ops->free(model->space, room->values, room->n_bytes);
+}
+
+int32_t ties_sync(struct hsdp_model *model, const struct ties_room *room, struct hsdp_error *reterr)
+{
     int32_t status;
 
     if (model->plan->n_ties == 0) {
         return HSDP_OK;
     }
-    mode = fp_mode_enter();
-    status = flat_sync(model, HSDP_FLAT_MASTER, values, reterr);
+    status = flat_sync(model, HSDP_FLAT_MASTER, room->values, reterr);
     for (uint32_t s = 0; s < model->n_states && status == HSDP_OK; s++) {
-        status = flat_sync(model, HSDP_FLAT_STATE + (int32_t)s, values, reterr);
+        status = flat_sync(model, HSDP_FLAT_STATE + (int32_t)s, room->values, reterr);
     }
-    fp_mode_leave(mode);
     return status;
 }

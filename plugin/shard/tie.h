@@ -54,10 +54,17 @@ int32_t ties_agree(struct hsdp_job *job, const struct hsdp_plan *plan, struct ti
 /** Adds up the undivided step gradients of all holders. Without ties nothing is done. */
 int32_t ties_sum(struct hsdp_model *model, struct hsdp_error *reterr);
 
-/** Room for what ties_sync moves; freed by the caller. */
-int32_t ties_reserve(const struct hsdp_model *model, float **ret_values, struct hsdp_error *reterr);
+/** Room, in the space, for what ties_sync moves. */
+struct ties_room {
+    void *values; /* fp32 */
+    uint64_t n_bytes;
+};
+int32_t ties_reserve(struct hsdp_model *model, struct ties_room *ret_room,
+                     struct hsdp_error *reterr);
+void ties_release(struct hsdp_model *model, struct ties_room *room);
 /** Gives masters and states of the first holder to the others. Without ties nothing is done. */
-int32_t ties_sync(struct hsdp_model *model, float *values, struct hsdp_error *reterr);
+int32_t ties_sync(struct hsdp_model *model, const struct ties_room *room,
+                  struct hsdp_error *reterr);
 
 /** Whether a unit's trainable buffer has tied elements on this rank. */
 bool ties_has_unit(const struct hsdp_model *model, uint32_t unit);
