@@ -660,4 +660,37 @@ summarises "shell cases that fail are counted" 1 '12 passed, 2 failed' \
 summarises "nothing at all is a failure" 1 '0 passed, 0 failed'
 summarises "only skipped cases are a failure" 1 '0 passed, 0 failed, 1 skipped' "$scratch/absent.log"
 
+# ------------------------------------------------------------------------------ coverage-report
+
+# covered FILE PERCENT LINES...: what a stand-in for gcov tells of files that were compiled.
+covered() {
+    rm -rf "$scratch/covered"
+    mkdir -p "$scratch/covered/plugin" "$scratch/covered/abi" "$scratch/tools"
+    : >"$scratch/covered/plugin/all.gcda"
+    echo '#!/bin/sh' >"$scratch/tools/gcov"
+    while [ $# -gt 0 ]; do
+        echo "echo \"File '$1'\"; echo 'Lines executed:$2% of $3'" >>"$scratch/tools/gcov"
+        shift 3
+    done
+    chmod +x "$scratch/tools/gcov"
+}
+
+# reports NAME STATUS PATTERN
+reports() {
+    PATH=$scratch/tools:$PATH "$scripts/coverage-report" "$scratch/covered" >"$output" 2>&1
+    [ $? -eq "$2" ] && grep -qE -- "$3" "$output"
+    tap_report $? "coverage-report: $1" "$output"
+}
+
+covered ../plugin/comm/nccl.c 95.00 100 ../plugin/device/space_cuda.c 85.00 300 ../plugin/plan/plan.c 10.00 900
+reports "less of the transport than there has to be" 1 '^ 87[.]50% of +400 lines  the CUDA and NCCL transport$'
+reports "says so" 1 '^below the 90% '
+covered ../plugin/comm/nccl.c 95.00 300 ../plugin/device/gpu.c 85.00 100 ../plugin/plan/plan.c 10.00 900
+reports "enough of it" 0 '^ 92[.]50% of +400 lines  the CUDA and NCCL transport$'
+reports "each file has a line" 0 '^ 10[.]00% of +900 lines  plugin/plan/plan[.]c$'
+covered ../plugin/device/gpu_kernels_table.c 90.00 10 ../plugin/comm/nccl_engine.c 90.00 10
+reports "the least that is enough" 0 '^ 90[.]00% of +20 lines  the CUDA and NCCL transport$'
+covered ../plugin/plan/plan.c 100.00 900
+reports "none of the transport" 1 '^no file of the CUDA and NCCL transport'
+
 tap_done
