@@ -29,17 +29,34 @@ struct double_access {
 /** Where the bytes really are; ends the process with a sentence if they are no allocation's. */
 void *double_shadow(const void *address, uint64_t n_bytes);
 
+/** A stream has so many pieces of work, the one that runs included; one more waits for room. */
+#define DOUBLE_QUEUE_PIECES 64u
+
 /**
- * Enqueues work on a stream, behind all that is there. accesses are copied. The race detector holds
- * them against what other streams and the host do that neither an event nor the stream orders. work
- * runs on the stream's thread; it ends early when the process ends.
+ * Enqueues work on a stream of the current context, behind all that is there. name and accesses are
+ * copied. The race detector holds the accesses against what other streams and the host do that
+ * neither an event nor the stream orders. work runs on the stream's thread, or discard, where there
+ * is one, instead: the context has failed. When the process ends neither does. Both may call
+ * double_shadow, and may wait, but not enqueue. An error leaves arg with the caller.
  */
 cu_result double_enqueue(cu_stream stream, const char *name, void (*work)(void *arg), void *arg,
                          void (*discard)(void *arg), const struct double_access *accesses,
                          uint32_t n_accesses);
 
-/** Races found so far in this process; the first one's sentence goes to stderr as it is found. */
+/**
+ * Races found so far in this process; the first one's sentence goes to stderr as it is found.
+ * HSDP_DOUBLE_RACES, read by cuInit: off = none are looked for, fatal = the first ends the process.
+ */
 uint64_t double_n_races(void);
+
+/** Tells the race detector what it cannot see: that the host reads or writes pinned memory. */
+void double_host_access(const void *address, uint64_t n_bytes, bool is_write);
+
+/**
+ * Makes a stream say that it is captured, or no longer. While it does it refuses work and queries,
+ * which a driver would put into the host's graph, or refuse.
+ */
+cu_result double_capture(cu_stream stream, bool is_captured);
 
 /** A kernel as the double runs it: the source of the devices' kernels, compiled for the host. */
 struct double_kernel {
@@ -55,12 +72,18 @@ struct double_kernel {
 extern const struct double_kernel double_kernels[];
 extern const uint32_t double_n_kernels;
 
+/*
+ * HSDP_DOUBLE_DEVICES is the number of devices (8), HSDP_DOUBLE_MEMORY_MIB the memory that this
+ * process has of each (1024).
+ */
+
 /**
  * A fault of HSDP_DOUBLE_FAULTS, a list of NAME or NAME=NUMBER separated by commas, with
  * NAME@RANK or NAME@RANK=NUMBER for one rank (HSDP_DOUBLE_RANK, else RANK); read each time.
- * False = not switched on.
+ * False = not switched on. Without a number it is 1.
  *
- *     libcuda   alloc_fails=N      the N-th allocation, and all after it, say out of memory
+ *     libcuda   alloc_fails=N      the N-th allocation, of the device or pinned, and all after
+ *                                  it, say out of memory
  *               slow_stream=US     each piece of work takes so much longer
  *               no_device          cuInit says CUDA_ERROR_NO_DEVICE
  *               old_driver=V       cuDriverGetVersion says V (12040 = 12.4)
