@@ -154,8 +154,9 @@ int32_t exchange_run(struct hsdp_job *job, const struct mailbox *mine, uint64_t 
     return status;
 }
 
-int32_t job_exchange(struct hsdp_job *job, const char *operation, const void *mine,
-                     uint64_t n_bytes, void *ret_all, struct hsdp_error *reterr)
+int32_t exchange_all_by(struct hsdp_job *job, const char *operation, const void *mine,
+                        uint64_t n_bytes, uint64_t deadline_ns, void *ret_all,
+                        struct hsdp_error *reterr)
 {
     struct mailbox mailbox = {.n_bytes = (uint32_t)n_bytes};
     int32_t status;
@@ -165,13 +166,19 @@ int32_t job_exchange(struct hsdp_job *job, const char *operation, const void *mi
     if (n_bytes > 0) {
         memcpy(mailbox.bytes, mine, n_bytes);
     }
-    status = exchange_run(job, &mailbox, 0, reterr);
+    status = exchange_run(job, &mailbox, deadline_ns, reterr);
     for (uint32_t rank = 0; status == HSDP_OK && n_bytes > 0 && rank < job->launch.world_ranks;
          rank++) {
         memcpy((uint8_t *)ret_all + rank * n_bytes,
                control_mailbox(atomic_load(&job->control), job->n_exchanges, rank)->bytes, n_bytes);
     }
     return status;
+}
+
+int32_t job_exchange(struct hsdp_job *job, const char *operation, const void *mine,
+                     uint64_t n_bytes, void *ret_all, struct hsdp_error *reterr)
+{
+    return exchange_all_by(job, operation, mine, n_bytes, 0, ret_all, reterr);
 }
 
 int32_t exchange_agree_by(struct hsdp_job *job, const char *operation, int32_t status,

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "comm/flight_file.h"
 #include "comm/job_internal.h"
+#include "comm/nccl_engine.h"
 #include "comm/watchdog.h"
 
 enum {
@@ -104,6 +105,7 @@ int32_t failure_record(struct hsdp_job *job, uint32_t reporter, struct hsdp_erro
         control_ring_all(control);
     }
     watchdog_wake(job);
+    nccl_engine_wake(job);
     first = failure_first(job);
     if (first != NULL) {
         *err = first->error;

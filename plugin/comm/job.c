@@ -16,6 +16,7 @@
 #include "comm/forks.h"
 #include "comm/group_internal.h"
 #include "comm/job_internal.h"
+#include "comm/nccl_engine.h"
 #include "comm/nodes.h"
 #include "comm/process.h"
 #include "comm/rendezvous.h"
@@ -186,6 +187,8 @@ static void job_free(struct hsdp_job *job)
     struct counter *counter = atomic_load(&job->counters);
 
     communicators_free(job);
+    space_fini(&job->space);
+    nccl_engine_free(job);
     forks_remove(job);
     if (job->alive != NULL) {
         watchdog_free(job);
@@ -199,7 +202,6 @@ static void job_free(struct hsdp_job *job)
         counter = next;
     }
     free(job->cancelled);
-    space_fini(&job->space);
     settings_fini(&job->settings);
     free(job->identity);
     if (job->alive != NULL) {
@@ -237,6 +239,7 @@ void job_destroy(struct hsdp_job *job)
     atomic_store(&job->state, JOB_DESTROYED);
     nodes_stop(job);
     watchdog_stop(job);
+    nccl_engine_close(job);
     job_unref(job);
 }
 
@@ -436,6 +439,24 @@ static int32_t ranks_meet(struct hsdp_job *job, uint64_t start_ns, uint64_t dead
     return status;
 }
 
+/* Models of this job lie on the device from here on. */
+static int32_t device_open(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp_error *reterr)
+{
+    const struct space_patience patience = {.look = job_device_look, .user = job};
+    struct hsdp_error err;
+    int32_t status = nccl_engine_open(job, deadline_ns, reterr);
+
+    if (status != HSDP_OK) {
+        return status;
+    }
+    status = space_cuda(job_gpu(job), job->kernels, &patience, &job->space, &err);
+    status = exchange_agree_by(job, "connect", status, deadline_ns, &err);
+    if (status != HSDP_OK && reterr != NULL) {
+        *reterr = err;
+    }
+    return status;
+}
+
 int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
 {
     uint64_t seconds = (uint64_t)settings_integer(&job->settings, "init_timeout_seconds");
@@ -447,10 +468,6 @@ int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
 
     if (atomic_load(&job->state) != JOB_CREATED || atomic_load(&job->control) != NULL) {
         return error_set(reterr, HSDP_ERR_STATE, "job: connect comes once, and it has come");
-    }
-    if (job->has_device) {
-        return error_set(reterr, HSDP_ERR_UNSUPPORTED,
-                         "connect: this version moves no memory of CUDA devices yet");
     }
     if (job->launch.world_ranks == 1) {
         size = job_control_size(job);
@@ -464,10 +481,14 @@ int32_t job_connect(struct hsdp_job *job, struct hsdp_error *reterr)
     } else {
         status = ranks_meet(job, start_ns, deadline_ns, reterr);
     }
+    if (status == HSDP_OK && job->has_device) {
+        status = device_open(job, deadline_ns, reterr);
+    }
     job_record_end(job, job->connecting, status);
     if (status != HSDP_OK) {
         nodes_stop(job);
         watchdog_stop(job);
+        nccl_engine_close(job);
         forks_close(job);
         return status;
     }

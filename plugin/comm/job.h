@@ -107,7 +107,10 @@ void job_log(struct hsdp_job *job, int32_t level, const char *format, ...)
  * those who may be asleep.
  */
 
-#define WAIT_OTHER_NODES UINT32_MAX /* in place of a rank: raised by the relay between nodes */
+/* In place of a rank: */
+#define WAIT_OTHER_NODES UINT32_MAX /* raised by the relay between nodes */
+#define WAIT_DEVICE                                                                                \
+    (UINT32_MAX - 1) /* by this rank's NCCL thread, once its device has come so far */
 
 /** One condition: *counter >= target, raised by the rank with node index `rank`. */
 struct wait_entry {
@@ -129,6 +132,7 @@ struct wait {
     uint64_t deadline_ns;  /* of the operation; 0 = job_timeout_ms from the start of this wait */
     uint64_t n_bytes;      /* what it moves, for the record; 0 = nothing, or not known */
     uint64_t record;       /* of the operation that it is part of; 0 = its own, if it blocks */
+    uint64_t peers;        /* ranks of this node whose end ends it, also when they have come */
     /* NULL, or looks from time to time whether the wait is in vain: an error fails the job. */
     int32_t (*check)(void *user, struct hsdp_error *reterr);
     void *user;
@@ -207,6 +211,9 @@ int32_t job_work_start(struct hsdp_job *job, struct work *work, uint64_t *ret_ti
 
 /** Tries all open work once; HSDP_OK, or the failure of the job. */
 int32_t job_progress(struct hsdp_job *job, struct hsdp_error *reterr);
+
+/** Tries one open work, maybe from inside of another: HSDP_OK, it is finished, or HSDP_PENDING. */
+int32_t job_work_settle(struct hsdp_job *job, struct work *work, struct hsdp_error *reterr);
 
 /** Takes work off the queue without finishing it (its owner goes away). */
 void job_work_cancel(struct hsdp_job *job, struct work *work);

@@ -63,6 +63,7 @@ struct cancelled {
 };
 
 struct communicator; /* group_internal.h */
+struct nccl_engine;  /* nccl_internal.h */
 struct nodes;        /* nodes.h */
 struct watchdog;     /* watchdog_internal.h */
 
@@ -156,6 +157,7 @@ struct hsdp_job {
     _Atomic(struct counter *) counters;
     _Atomic uint64_t *n_waits; /* counters: waits that were not over at once, and their time */
     _Atomic uint64_t *wait_ns;
+    _Atomic(struct nccl_engine *) nccl; /* NULL before connect, and without a device */
     struct communicator *communicators;
     struct probe *probe;       /* a test's; NULL = none */
     struct hsdp_group *groups; /* not destroyed, newest first; guarded by lock */
@@ -221,6 +223,10 @@ void watch_tell(struct hsdp_job *job, const struct waiting *waiting, uint64_t as
  * then: control_mailbox(control, job->n_exchanges, rank). */
 int32_t exchange_run(struct hsdp_job *job, const struct mailbox *mine, uint64_t deadline_ns,
                      struct hsdp_error *reterr);
+/** job_exchange with a deadline. */
+int32_t exchange_all_by(struct hsdp_job *job, const char *operation, const void *mine,
+                        uint64_t n_bytes, uint64_t deadline_ns, void *ret_all,
+                        struct hsdp_error *reterr);
 /**
  * All ranks tell whether a step of something collective went well (status, with *reterr filled);
  * if it did not on any, all fail with that, and the job goes on.

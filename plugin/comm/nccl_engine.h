@@ -44,8 +44,20 @@ int32_t nccl_engine_open(struct hsdp_job *job, uint64_t deadline_ns, struct hsdp
  */
 void nccl_engine_close(struct hsdp_job *job);
 
+/** Frees what is left, and closes the device; accepts a job that has none. */
+void nccl_engine_free(struct hsdp_job *job);
+
 /** Makes the thread look for the failure of the job; any thread. Accepts a job that has none. */
 void nccl_engine_wake(struct hsdp_job *job);
+
+/** True while tasks wait for the thread, which may raise counters that peers wait for. */
+bool nccl_engine_is_issuing(const struct hsdp_job *job);
+
+/** Writes what a wait for the device is still waiting for: "the device has not finished: ...". */
+void nccl_engine_where(const struct hsdp_job *job, char *ret_text, size_t max_bytes);
+
+/** Writes the array "communicators" of a report, under the job's lock; of another job nothing. */
+void nccl_engine_write(const struct hsdp_job *job, struct text *text);
 
 /** Those of a connected job of backend nccl; NULL of another. */
 struct nccl_engine *job_nccl(const struct hsdp_job *job);
@@ -72,7 +84,7 @@ struct nccl_group {
     uint64_t memory_bytes; /* of the device, that came with it */
     uint64_t n_collectives;
     struct nccl_board *board;
-    cu_event queued[NCCL_MAX_QUEUED];
+    cu_event queued[NCCL_MAX_QUEUED]; /* the ends of the last collectives, by their numbers */
 };
 
 /** A list of ranks that this rank is in. */
@@ -96,10 +108,10 @@ struct nccl_group *nccl_world(struct nccl_engine *engine);
 /* ------------------------------------------------------------------------------------- tasks */
 
 enum nccl_task_state {
-    NCCL_TASK_IDLE,   /* never submitted, or its ticket is done */
-    NCCL_TASK_QUEUED, /* the thread has not come to it */
+    NCCL_TASK_IDLE,   /* never submitted, or given up by a job that has failed */
+    NCCL_TASK_QUEUED, /* the thread has not come to it, or is at it */
     NCCL_TASK_ISSUED, /* all of it is on the stream, and `done` is recorded */
-    NCCL_TASK_DONE,   /* the device has come to `done` */
+    NCCL_TASK_DONE,   /* the device has come to `done`; until the next submit */
 };
 
 #define NCCL_TASK_MAX_GROUPS 4u
@@ -111,24 +123,32 @@ enum nccl_task_state {
 struct nccl_task {
     struct work work; /* first: the queue hands it back */
     struct nccl_engine *engine;
-    struct nccl_task *next;  /* private to the engine */
-    _Atomic uint64_t state;  /* enum nccl_task_state; a counter that a wait can have */
-    cu_stream stream;        /* where `done` is recorded */
-    cu_event done;           /* owned by the task */
-    struct wait label;       /* operation, group, unit, sequence, n_bytes: for errors and records */
-    struct wait_entry entry; /* private to the engine: of the label */
+    struct nccl_task *next; /* private to the engine */
+    _Atomic uint64_t state; /* enum nccl_task_state; a counter that a wait can have */
+    cu_stream stream;       /* where `done` is recorded */
+    cu_event done;          /* owned by the task */
+    struct wait label;      /* operation, group, unit, sequence, n_bytes: for errors and records */
     /* On the thread: enqueues everything. An error fails the job. */
     int32_t (*run)(struct nccl_task *task, struct hsdp_error *reterr);
     /* Or NULL: inside of a call of the host, once the task is done. An error fails the job. */
     int32_t (*complete)(struct nccl_task *task, struct hsdp_error *reterr);
     struct nccl_group *groups[NCCL_TASK_MAX_GROUPS]; /* whose collectives it has: n_groups */
     uint32_t n_groups;
+    /* Private to the engine. */
+    bool is_open; /* its ticket is */
+    uint32_t lane;
+    uint64_t place;                                 /* in its lane */
+    _Atomic uint64_t numbers[NCCL_TASK_MAX_GROUPS]; /* of the last collective begun in each group */
+    struct wait_entry *entries;                     /* of the label; owned */
 };
 
 int32_t nccl_task_init(struct hsdp_job *job, struct nccl_task *task, struct hsdp_error *reterr);
 /** Accepts a zeroed task. One that is not done is cancelled; the device is through with it then, or
  * the job has failed. */
 void nccl_task_fini(struct nccl_task *task);
+
+/** From submit until its ticket is done: a call of the host has seen that the device is. */
+bool nccl_task_is_open(const struct nccl_task *task);
 
 /**
  * Submits a task that is idle or done. Blocks: no. ret_ticket may be NULL; the ticket is done when
@@ -173,7 +193,10 @@ struct nccl_message {
     uint32_t peer; /* index in the group; may be this rank, where both sides have the same size */
     bool is_send;
 };
-/** All messages at once, so that sends and receives cannot wait for each other. */
+/**
+ * All messages at once, so that sends and receives cannot wait for each other. A collective as the
+ * others are: every member calls it, also one that has no message.
+ */
 int32_t nccl_exchange(struct nccl_task *task, struct nccl_group *group,
                       const struct nccl_message *messages, uint32_t n_messages,
                       struct hsdp_error *reterr);

@@ -26,7 +26,7 @@ struct position {
     _Alignas(64) _Atomic uint64_t version; /* odd while the following is being written */
     _Atomic uint64_t since_ns;             /* it waits since then; 0 = it does not */
     _Atomic uint64_t asked_ns;             /* 0 = it sleeps until then; else it last asked */
-    _Atomic uint64_t missing;              /* those it waits for; 0 = earlier work of its own */
+    _Atomic uint64_t missing; /* those it waits for; itself = its device; 0 = earlier work */
     _Atomic uint64_t sequence;
     _Atomic uint64_t operation[POSITION_OPERATION_WORDS];
     _Atomic uint64_t group[POSITION_NAME_WORDS];

@@ -2,6 +2,7 @@
 /* Processes: descriptors that become readable when another process ends, and what it is doing. */
 #include "comm/process.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -50,4 +51,19 @@ bool process_is_stopped(uint32_t pid)
     char state = process_state(pid);
 
     return state == 'T' || state == 't';
+}
+
+/* In a program that has the engine linked in there is nothing to keep. */
+void process_keep_plugin(void)
+{
+    static const char anchor = 0;
+    Dl_info info;
+    void *library = NULL;
+
+    if (dladdr(&anchor, &info) != 0 && info.dli_fname != NULL) {
+        library = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    }
+    if (library != NULL) {
+        dlclose(library); /* what was asked for stays */
+    }
 }

@@ -15,4 +15,7 @@ bool process_has_ended(uint32_t pid);
 /** True if a process is stopped by a signal or a debugger; false also when nobody can say. */
 bool process_is_stopped(uint32_t pid);
 
+/** Keeps the plugin's code in memory for good: a thread that was left behind comes back to it. */
+void process_keep_plugin(void);
+
 #endif /* COMM_PROCESS_H */

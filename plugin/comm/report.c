@@ -7,6 +7,7 @@
 #include "comm/flight_file.h"
 #include "comm/group_internal.h"
 #include "comm/job_internal.h"
+#include "comm/nccl_engine.h"
 
 /* Models speak up by themselves. */
 static void reporters_write(const struct hsdp_job *job, const char *what, struct text *text)
@@ -21,6 +22,9 @@ static void models_write(const struct hsdp_job *job, const char *what, struct te
     json_open(text, "models", '[');
     reporters_write(job, what, text);
     json_close(text, ']');
+    if (strcmp(what, "memory") == 0) {
+        nccl_engine_write(job, text);
+    }
 }
 
 static void settings_write(const struct hsdp_job *job, const char *what, struct text *text)
@@ -74,6 +78,7 @@ static void ledger_write(const struct hsdp_job *job, const char *what, struct te
     json_open(text, "groups", '[');
     groups_write(job, what, text);
     json_close(text, ']');
+    nccl_engine_write(job, text);
 }
 
 static void traffic_write(const struct hsdp_job *job, const char *what, struct text *text)

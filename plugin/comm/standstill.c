@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/job_internal.h"
+#include "comm/nccl_engine.h"
 #include "comm/verdict.h"
 
 #define MAX_NAMED 4u /* ranks that one sentence follows */
@@ -62,6 +63,7 @@ static void condition_add(const struct hsdp_job *job, struct stand *stand, const
 /* Work that names no condition is behind other work of this rank, or a call that has not come. */
 static void stand_fill(struct hsdp_job *job, const struct waiting *waiting, struct stand *ret)
 {
+    static const struct wait issuing = {.operation = "ticket.wait"};
     struct work *awaited = waiting->ticket == 0 ? NULL : work_find(job, waiting->ticket);
     const struct wait *first = waiting->wait;
 
@@ -81,6 +83,9 @@ static void stand_fill(struct hsdp_job *job, const struct waiting *waiting, stru
         if (wait != NULL) {
             condition_add(job, ret, wait);
         }
+    }
+    if (nccl_engine_is_issuing(job)) { /* its thread may raise counters, whatever ranks do */
+        condition_add(job, ret, &issuing);
     }
 }
 

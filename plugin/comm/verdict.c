@@ -29,6 +29,7 @@ struct suspect {
     uint32_t rank; /* in the world */
     enum doing doing;
     uint64_t idle_ns;          /* since anything was heard of it */
+    bool is_at_device;         /* it waits for its own device */
     bool has_done;             /* `last` is filled */
     struct flight_record last; /* what it completed last */
     struct position_view position;
@@ -148,6 +149,7 @@ static void suspect_look(const struct hsdp_job *job, uint32_t index, struct susp
     ret->control = control;
     ret->rank = control->ranks[index].rank;
     position_read(&control->ranks[index].position, now_ns, &ret->position);
+    ret->is_at_device = ret->position.missing == UINT64_C(1) << index;
     ret->position.missing &= ~(UINT64_C(1) << index);
     ret->doing = rank_doing(&control->ranks[index], &ret->position);
     record_find(&flight, ret, &heard_ns);
@@ -199,7 +201,8 @@ static void waits_append(const struct suspect *suspect, char *text, size_t max_b
     verdict_operation(&wait, name, sizeof(name));
     text_append(text, max_bytes, "waits in ", name, " for ");
     if (position->missing == 0) {
-        snprintf(name, sizeof(name), "earlier work of its own");
+        snprintf(name, sizeof(name), "%s",
+                 suspect->is_at_device ? "its device" : "earlier work of its own");
     } else {
         ranks_list(suspect->control, position->missing, name, sizeof(name));
     }

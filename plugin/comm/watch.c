@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/job_internal.h"
+#include "comm/nccl_engine.h"
 #include "comm/nodes.h"
 #include "comm/process.h"
 #include "comm/verdict.h"
@@ -30,7 +31,7 @@ uint64_t missing_ranks(const struct wait *wait)
     uint64_t missing = 0;
 
     for (uint32_t i = 0; i < wait->n_entries; i++) {
-        if (wait->entries[i].rank != WAIT_OTHER_NODES &&
+        if (wait->entries[i].rank < LAUNCH_MAX_RANKS &&
             atomic_load(wait->entries[i].counter) < wait->entries[i].target) {
             missing |= UINT64_C(1) << wait->entries[i].rank;
         }
@@ -70,12 +71,13 @@ static int32_t others_ask(struct hsdp_job *job, uint64_t waited_ns)
     return now_ns < job->asked_ns + ANSWER_MS * CLOCK_NS_PER_MS ? HSDP_OK : HSDP_PENDING;
 }
 
-static bool misses_others(const struct wait *wait)
+/* Who is no rank: WAIT_OTHER_NODES or WAIT_DEVICE. */
+static bool misses(const struct wait *wait, uint32_t who)
 {
     bool is_missing = false;
 
     for (uint32_t i = 0; i < wait->n_entries; i++) {
-        is_missing |= wait->entries[i].rank == WAIT_OTHER_NODES &&
+        is_missing |= wait->entries[i].rank == who &&
                       atomic_load(wait->entries[i].counter) < wait->entries[i].target;
     }
     return is_missing;
@@ -85,7 +87,7 @@ static bool misses_others(const struct wait *wait)
  * leader, which may have come itself. */
 static uint64_t needed_ranks(const struct wait *wait)
 {
-    return missing_ranks(wait) | (uint64_t)misses_others(wait);
+    return missing_ranks(wait) | wait->peers | (uint64_t)misses(wait, WAIT_OTHER_NODES);
 }
 
 /* Nobody has answered. What this node can see itself is whether its leader could have asked. */
@@ -111,6 +113,22 @@ static int32_t root_blame(struct hsdp_job *job, const struct wait *wait, uint64_
     return verdict_raise(job, wait, waited_ns, &err, reterr);
 }
 
+/* Nobody is missing: it is this rank's own device, or what feeds it. */
+static int32_t device_blame(struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
+                            struct hsdp_error *reterr)
+{
+    struct hsdp_error err;
+    char name[256];
+    char where[256];
+
+    verdict_operation(wait, name, sizeof(name));
+    nccl_engine_where(job, where, sizeof(where));
+    error_set(&err, HSDP_ERR_TIMEOUT, "%s: timeout after %.1f s on rank %" PRIu32 ": %s%s", name,
+              (double)waited_ns / 1e9, job->launch.rank,
+              wait->n_entries > 1 ? "all ranks have come; " : "", where);
+    return verdict_raise(job, wait, waited_ns, &err, reterr);
+}
+
 static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
                              struct hsdp_error *reterr)
 {
@@ -119,7 +137,10 @@ static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint
     size_t n_bytes;
     uint64_t missing;
 
-    if (misses_others(wait) && missing_ranks(wait) == 0) {
+    if (misses(wait, WAIT_DEVICE) && missing_ranks(wait) == 0) {
+        return device_blame(job, wait, waited_ns, reterr);
+    }
+    if (misses(wait, WAIT_OTHER_NODES) && missing_ranks(wait) == 0) {
         return others_ask(job, waited_ns) == HSDP_OK ? HSDP_OK
                                                      : root_blame(job, wait, waited_ns, reterr);
     }
@@ -275,12 +296,26 @@ static int32_t queue_judge(struct hsdp_job *job, struct look *look, struct hsdp_
     return status;
 }
 
+/* Who waits for the device may wait for peers that have not come to some collective there. */
+static const struct wait *device_wait(struct hsdp_job *job, const struct wait *wait)
+{
+    for (struct work *work = job->first_work; work != NULL; work = work->next) {
+        const struct wait *other = work->blocker(work);
+
+        if (other != NULL && misses(other, WAIT_DEVICE) && missing_ranks(other) != 0) {
+            return other;
+        }
+    }
+    return wait;
+}
+
 void watch_tell(struct hsdp_job *job, const struct waiting *waiting, uint64_t asked_ns)
 {
     const struct wait turn = {.operation = "ticket.wait"};
     struct work *work = waiting->ticket == 0 ? NULL : work_find(job, waiting->ticket);
     const struct wait *wait = waiting->wait;
     uint64_t since_ns = waiting->start_ns;
+    uint64_t missing;
 
     if (wait == NULL && work != NULL) {
         wait = work->blocker(work);
@@ -290,7 +325,12 @@ void watch_tell(struct hsdp_job *job, const struct waiting *waiting, uint64_t as
         wait = work->blocker(work); /* what goes before it */
     }
     wait = wait == NULL ? &turn : wait;
-    position_wait(job->position, wait, missing_ranks(wait), since_ns, asked_ns);
+    wait = misses(wait, WAIT_DEVICE) && missing_ranks(wait) == 0 ? device_wait(job, wait) : wait;
+    missing = missing_ranks(wait);
+    if (missing == 0 && misses(wait, WAIT_DEVICE)) {
+        missing = UINT64_C(1) << job->node_index;
+    }
+    position_wait(job->position, wait, missing, since_ns, asked_ns);
 }
 
 /*

@@ -2,7 +2,6 @@
 /* The watchdog: its thread, from connect to destroy. */
 #include "comm/watchdog.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -14,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/job_internal.h"
+#include "comm/process.h"
 #include "comm/watchdog_internal.h"
 
 /* Only touched pages count. A callback of the host has to fit, and the variables that libraries
@@ -240,28 +240,12 @@ static bool end_await(struct watchdog *dog)
     return has_ended;
 }
 
-/* Keeps the code in memory that a thread will come back to. In a program that has the engine
- * linked in there is nothing to keep. */
-static void plugin_pin(void)
-{
-    static const char anchor = 0;
-    Dl_info info;
-    void *library = NULL;
-
-    if (dladdr(&anchor, &info) != 0 && info.dli_fname != NULL) {
-        library = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
-    }
-    if (library != NULL) {
-        dlclose(library); /* what was asked for stays */
-    }
-}
-
 /* It keeps the job's memory until it ends, on its own. */
 static void thread_abandon(struct watchdog *dog)
 {
     bool has_ended;
 
-    plugin_pin();
+    process_keep_plugin();
     pthread_mutex_lock(&dog->end_lock);
     has_ended = dog->has_ended;
     if (!has_ended) {

@@ -103,6 +103,18 @@ int32_t job_progress(struct hsdp_job *job, struct hsdp_error *reterr)
     return queue_try(job, reterr);
 }
 
+int32_t job_work_settle(struct hsdp_job *job, struct work *work, struct hsdp_error *reterr)
+{
+    struct hsdp_error err;
+    int32_t status = work_try(job, work, &err);
+
+    if (status >= 0) {
+        return status;
+    }
+    failure_raise(job, &err);
+    return failure_tell(job, reterr);
+}
+
 static uint64_t work_record(struct hsdp_job *job, const struct work *work)
 {
     struct wait what;
