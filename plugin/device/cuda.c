@@ -82,53 +82,54 @@ static int32_t functions_bind(const struct foreign *library, struct cuda *ret,
                      ret->path, version, missing);
 }
 
-static int32_t version_check(struct cuda *cuda, struct hsdp_error *reterr)
+int32_t cuda_check_driver(const struct cuda *cuda, int32_t min_version, struct hsdp_error *reterr)
 {
     char found[CUDA_VERSION_BYTES];
     char needed[CUDA_VERSION_BYTES];
+
+    if (cuda->version >= min_version) {
+        return HSDP_OK;
+    }
+    cuda_version_text(cuda->version, found);
+    cuda_version_text(min_version, needed);
+    return error_set(reterr, HSDP_ERR_UNAVAILABLE,
+                     "cuda_library: %s serves CUDA %s; the device code of this build needs %s",
+                     cuda->path, found, needed);
+}
+
+static int32_t driver_start(struct cuda *cuda, struct hsdp_error *reterr)
+{
     cu_result result = cuda->driver_version(&cuda->version);
+    int32_t status;
 
     if (result != CU_OK) {
         return cuda_refuse(cuda, HSDP_ERR_UNAVAILABLE, result, "cuDriverGetVersion", cuda->path,
                            reterr);
     }
-    if (cuda->version < gpu_image_min_driver) {
-        cuda_version_text(cuda->version, found);
-        cuda_version_text(gpu_image_min_driver, needed);
-        return error_set(reterr, HSDP_ERR_UNAVAILABLE,
-                         "cuda_library: %s serves CUDA %s; the device code of this build needs %s",
-                         cuda->path, found, needed);
+    status = cuda_check_driver(cuda, gpu_image_min_driver, reterr);
+    if (status != HSDP_OK) {
+        return status;
     }
-    return HSDP_OK;
+    result = cuda->init(0);
+    if (result == CU_OK) {
+        return HSDP_OK;
+    }
+    return cuda_refuse(cuda, HSDP_ERR_UNAVAILABLE, result, "cuInit",
+                       result == CU_ERROR_NO_DEVICE ? "no CUDA device that this process may use"
+                                                    : cuda->path,
+                       reterr);
 }
 
 int32_t cuda_load(const char *name, struct cuda *ret, struct hsdp_error *reterr)
 {
     struct foreign library;
-    cu_result result;
     int32_t status;
 
     memset(ret, 0, sizeof(*ret));
     status = foreign_load(name, "cuda_library", &library, reterr);
-    if (status != HSDP_OK) {
-        return status;
+    if (status == HSDP_OK) {
+        memcpy(ret->path, library.path, sizeof(ret->path));
+        status = functions_bind(&library, ret, reterr);
     }
-    memcpy(ret->path, library.path, sizeof(ret->path));
-    status = functions_bind(&library, ret, reterr);
-    if (status != HSDP_OK) {
-        return status;
-    }
-    status = version_check(ret, reterr);
-    if (status != HSDP_OK) {
-        return status;
-    }
-    result = ret->init(0);
-    if (result == CU_ERROR_NO_DEVICE) {
-        return cuda_refuse(ret, HSDP_ERR_UNAVAILABLE, result, "cuInit",
-                           "no CUDA device that this process may use", reterr);
-    }
-    if (result != CU_OK) {
-        return cuda_refuse(ret, HSDP_ERR_UNAVAILABLE, result, "cuInit", ret->path, reterr);
-    }
-    return HSDP_OK;
+    return status == HSDP_OK ? driver_start(ret, reterr) : status;
 }

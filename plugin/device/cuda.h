@@ -127,6 +127,9 @@ int32_t cuda_check(const struct cuda *cuda, cu_result result, const char *call, 
 int32_t cuda_refuse(const struct cuda *cuda, int32_t status, cu_result result, const char *call,
                     const char *what, struct hsdp_error *reterr);
 
+/** HSDP_ERR_UNAVAILABLE for a driver that serves less than what device code needs; names both. */
+int32_t cuda_check_driver(const struct cuda *cuda, int32_t min_version, struct hsdp_error *reterr);
+
 /** "12.4 (R550)": CUDA, and the driver's branch where it is known; of CUDA_VERSION_BYTES. */
 #define CUDA_VERSION_BYTES 32u
 void cuda_version_text(int32_t version, char *ret_text);
