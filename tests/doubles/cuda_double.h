@@ -188,6 +188,7 @@ struct order {
     uint32_t n_accesses;
     const struct stamp *after; /* NULL = nothing but the stream */
     bool fails;
+    bool is_copy; /* which may reach into other devices */
 };
 
 /** A handle's stream, in the current context; NULL if it is no such. */

@@ -101,7 +101,8 @@ static void stamp_take(void *arg)
 static cu_result event_record(cu_context context, cu_event handle, struct stream *stream)
 {
     struct stamp *stamp = calloc(1, sizeof(*stamp));
-    struct order order = {"an event's record", stamp_take, stamp, stamp_drop, NULL, 0, NULL, false};
+    struct order order = {
+        "an event's record", stamp_take, stamp, stamp_drop, NULL, 0, NULL, false, false};
     struct event *event;
     cu_result result;
 
@@ -168,7 +169,7 @@ cu_result cuEventQuery(cu_event handle)
 /* For what was recorded last before this call; what is recorded later does not matter. */
 cu_result cuStreamWaitEvent(cu_stream stream_handle, cu_event handle, uint32_t flags)
 {
-    struct order order = {"a wait for an event", NULL, NULL, NULL, NULL, 0, NULL, false};
+    struct order order = {"a wait for an event", NULL, NULL, NULL, NULL, 0, NULL, false, false};
     cu_context context;
     cu_result result = driver_enter(&context);
     struct stream *stream;

@@ -14,6 +14,9 @@
  */
 enum { PAGE = 4096, ALIGNMENT = 512, POISON = 0xff };
 
+/* An access of which nobody says what it is. */
+enum { IS_ANY = 2 };
+
 static struct allocation **allocations; /* by range, ascending; freed ones, too */
 static size_t n_allocations;
 static size_t max_allocations;
@@ -84,6 +87,10 @@ static _Noreturn void access_refuse(const char *name, const struct double_access
     uintptr_t begin = (uintptr_t)access->address;
     const char *verb = access->is_write ? "writes" : "reads";
 
+    if (access->is_write == IS_ANY) {
+        verb = "touches";
+    }
+
     if (allocation == NULL) {
         driver_die("%s %s %" PRIu64 " bytes at 0x%" PRIxPTR
                    ", which is no memory that the driver has given out",
@@ -112,7 +119,7 @@ struct allocation *memory_hold(const char *name, const struct double_access *acc
 
 void *double_shadow(const void *address, uint64_t n_bytes)
 {
-    struct double_access access = {address, n_bytes, false, 0};
+    struct double_access access = {address, n_bytes, IS_ANY, 0};
     struct allocation *allocation;
     unsigned char *shadow;
 

@@ -265,10 +265,18 @@ static void accesses_note(const struct stream *stream, const struct order *order
                           stream->clock.times[stream->slot], &stream->clock};
 
     for (uint32_t i = 0; i < order->n_accesses; i++) {
-        if (order->accesses[i].n_bytes > 0) {
-            races_access(memory_hold(order->name, &order->accesses[i]), &order->accesses[i],
-                         &actor);
+        const struct double_access *access = &order->accesses[i];
+        struct allocation *allocation;
+
+        if (access->n_bytes == 0) {
+            continue;
         }
+        allocation = memory_hold(order->name, access);
+        if (allocation->context != stream->context && !allocation->is_host && !order->is_copy) {
+            driver_die("%s on device %d touches memory of device %d", order->name,
+                       stream->context->ordinal, allocation->context->ordinal);
+        }
+        races_access(allocation, access, &actor);
     }
 }
 
@@ -303,7 +311,7 @@ cu_result double_enqueue(cu_stream handle, const char *name, void (*work)(void *
                          void (*discard)(void *arg), const struct double_access *accesses,
                          uint32_t n_accesses)
 {
-    struct order order = {name, work, arg, discard, accesses, n_accesses, NULL, false};
+    struct order order = {name, work, arg, discard, accesses, n_accesses, NULL, false, false};
     cu_context context;
     cu_result result = driver_enter(&context);
     struct stream *stream;
@@ -371,8 +379,11 @@ cu_result cuStreamGetCtx(cu_stream handle, cu_context *ret_context)
     }
     stream = (uintptr_t)handle > (uintptr_t)STREAM_THREAD ? handle_find(HANDLE_STREAM, handle)
                                                           : stream_find(context, handle);
-    if (stream == NULL || !stream_is_of(stream, stream->context) || ret_context == NULL) {
-        return driver_leave(stream == NULL ? CU_ERROR_INVALID_HANDLE : CU_ERROR_INVALID_VALUE);
+    if (ret_context == NULL) {
+        return driver_leave(CU_ERROR_INVALID_VALUE);
+    }
+    if (stream == NULL || !stream_is_of(stream, stream->context)) {
+        return driver_leave(CU_ERROR_INVALID_HANDLE);
     }
     *ret_context = stream->context;
     return driver_leave(CU_OK);

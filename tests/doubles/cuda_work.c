@@ -59,7 +59,7 @@ static cu_result copy_enqueue(struct stream *stream, const struct double_access 
     unsigned char *dst = side_find("a copy", &sides[0]);
     unsigned char *src = side_find("a copy", &sides[1]);
     struct copy *copy = copy_create(sides[0].n_bytes, src == NULL ? sides[1].n_bytes : 0);
-    struct order order = {"a copy", copy_run, copy, free, NULL, 0, NULL, false};
+    struct order order = {"a copy", copy_run, copy, free, NULL, 0, NULL, false, true};
     struct double_access known[2];
     struct clock clock;
     struct place place;
@@ -115,7 +115,7 @@ cu_result cuMemcpyAsync(cu_address dst, cu_address src, size_t n_bytes, cu_strea
 cu_result cuMemsetD8Async(cu_address dst, uint8_t value, size_t n_bytes, cu_stream handle)
 {
     struct double_access access = {(void *)(uintptr_t)dst, n_bytes, true, 0};
-    struct order order = {"a fill", copy_run, NULL, free, &access, 1, NULL, false};
+    struct order order = {"a fill", copy_run, NULL, free, &access, 1, NULL, false, false};
     cu_context context;
     cu_result result = driver_enter(&context);
     struct stream *stream;
@@ -274,7 +274,8 @@ static cu_result launch_enqueue(struct stream *stream, const struct double_kerne
 {
     struct double_access accesses[DOUBLE_MAX_ACCESSES];
     struct launch *launch = malloc(sizeof(*launch) + kernel->args_bytes);
-    struct order order = {kernel->symbol, launch_run, launch, free, accesses, 0, NULL, false};
+    struct order order = {kernel->symbol, launch_run, launch, free, accesses, 0,
+                          NULL,           false,      false};
     cu_result result;
 
     if (launch == NULL) {
