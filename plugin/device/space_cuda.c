@@ -105,6 +105,9 @@ static int32_t cuda_alloc(struct space *space, uint64_t n_bytes, const char *wha
     }
     status = gpu_fill(gpu, memory.base, 0, n_bytes, gpu->reduce_stream, reterr);
     if (status == HSDP_OK) {
+        status = cuda_wait(space, reterr); /* other streams may be the first to use it */
+    }
+    if (status == HSDP_OK) {
         *ret = memory.base;
     } else {
         gpu_free(gpu, &memory);
