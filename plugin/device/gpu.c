@@ -9,8 +9,7 @@
 #include "base/error.h"
 #include "device/gpu_image.h"
 
-#define THREADS_PER_BLOCK 256u
-#define ELEMS_PER_THREAD  8u /* before the grid is full: two accesses of 16 bytes, of fp32 */
+#define ELEMS_PER_THREAD 8u /* before the grid is full: two accesses of 16 bytes, of fp32 */
 /* As many as a multiprocessor of every device since sm_80 keeps at a time, or nearly. */
 #define BLOCKS_PER_MULTIPROCESSOR 8u
 
@@ -347,7 +346,7 @@ int32_t gpu_fill(struct gpu *gpu, void *dst, uint8_t value, uint64_t n_bytes, cu
 
 uint32_t gpu_grid(const struct gpu *gpu, uint64_t n_elems)
 {
-    uint64_t wanted = n_elems / (THREADS_PER_BLOCK * ELEMS_PER_THREAD) + 1u;
+    uint64_t wanted = n_elems / (GPU_BLOCK_THREADS * ELEMS_PER_THREAD) + 1u;
     uint64_t full = (uint64_t)gpu->n_multiprocessors * BLOCKS_PER_MULTIPROCESSOR;
 
     return (uint32_t)(wanted < full ? wanted : full);
@@ -362,7 +361,7 @@ int32_t gpu_launch(struct gpu *gpu, enum gpu_kernel kernel, const void *args, ui
 
     if (status == HSDP_OK && n_elems > 0) {
         result = gpu->cuda.launch(gpu->kernels[kernel], gpu_grid(gpu, n_elems), 1, 1,
-                                  THREADS_PER_BLOCK, 1, 1, 0, stream, params, NULL);
+                                  GPU_BLOCK_THREADS, 1, 1, 0, stream, params, NULL);
         gpu_leave(gpu);
         status = cuda_check(&gpu->cuda, result, "cuLaunchKernel", kernel_symbols[kernel], reterr);
     }

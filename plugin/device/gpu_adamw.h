@@ -28,27 +28,32 @@ BOTH_INLINE float elem_update(const struct gpu_adamw_args *args, struct update u
     return p * args->decay - args->step_size * *m / denominator;
 }
 
-BOTH_INLINE void copy_write(const struct gpu_adamw_args *args, struct piece piece, struct quad p)
+/* Of a quad that lies at a multiple of its size, in all arrays. */
+BOTH_INLINE void copy_write(const struct gpu_adamw_args *args, uint64_t i, struct quad p)
 {
     if (args->copy == NULL) {
         return;
     }
-    if (args->copy_dtype == DTYPE_FP32) {
-        quad_write(args->copy, DTYPE_FP32, piece, p);
-    } else if (args->copy_dtype == DTYPE_BF16) {
-        quad_write(args->copy, DTYPE_BF16, piece, p);
-    } else {
-        quad_write(args->copy, DTYPE_FP16, piece, p);
+    switch (args->copy_dtype) {
+    case DTYPE_FP32:
+        quad_store(args->copy, DTYPE_FP32, i, p);
+        break;
+    case DTYPE_BF16:
+        quad_store(args->copy, DTYPE_BF16, i, p);
+        break;
+    default:
+        quad_store(args->copy, DTYPE_FP16, i, p);
+        break;
     }
 }
 
-BOTH_INLINE void piece_update(const struct gpu_adamw_args *args, struct update u,
-                              int32_t params_dtype, struct piece piece)
+BOTH_INLINE void quad_update(const struct gpu_adamw_args *args, struct update u,
+                             int32_t params_dtype, uint64_t i)
 {
-    struct quad p = quad_read(args->params, params_dtype, piece);
-    struct quad m = quad_read(args->exp_avg, DTYPE_FP32, piece);
-    struct quad v = quad_read(args->exp_avg_sq, DTYPE_FP32, piece);
-    struct quad g = quad_read(args->grads, DTYPE_FP32, piece);
+    struct quad p = quad_load(args->params, params_dtype, i);
+    struct quad m = quad_load(args->exp_avg, DTYPE_FP32, i);
+    struct quad v = quad_load(args->exp_avg_sq, DTYPE_FP32, i);
+    struct quad g = quad_load(args->grads, DTYPE_FP32, i);
 
     BOTH_UNROLL
     for (int k = 0; k < QUAD; k++) {
@@ -56,31 +61,34 @@ BOTH_INLINE void piece_update(const struct gpu_adamw_args *args, struct update u
             elem_round(elem_update(args, u, p.values[k], &m.values[k], &v.values[k], g.values[k]),
                        params_dtype);
     }
-    quad_write(args->exp_avg, DTYPE_FP32, piece, m);
-    quad_write(args->exp_avg_sq, DTYPE_FP32, piece, v);
-    quad_write(args->params, params_dtype, piece, p);
-    copy_write(args, piece, p);
+    quad_store(args->exp_avg, DTYPE_FP32, i, m);
+    quad_store(args->exp_avg_sq, DTYPE_FP32, i, v);
+    quad_store(args->params, params_dtype, i, p);
+    copy_write(args, i, p);
 }
 
-BOTH_INLINE void adamw_walk(const struct gpu_adamw_args *args, int32_t params_dtype,
-                            struct pieces pieces, struct gpu_thread thread)
+BOTH_INLINE void adamw_walk(const struct gpu_adamw_args *args, struct update u,
+                            int32_t params_dtype, struct pieces pieces, struct gpu_thread thread)
 {
-    struct update u;
-
-    u.factor = *args->factor;
-    u.grads_divisor = gpu_divisor_of(args->grads_divisor == 0.0f ? 1.0f : args->grads_divisor);
-    u.bias2_sqrt = gpu_divisor_of(args->bias2_sqrt);
-    if (pieces.are_whole) {
-        for (uint64_t i = thread.index; i < pieces.n_quads; i += thread.n_threads) {
-            piece_update(args, u, params_dtype, pieces_quad(pieces, i, true));
-        }
-    } else {
-        for (uint64_t i = thread.index; i < pieces.n_quads; i += thread.n_threads) {
-            piece_update(args, u, params_dtype, pieces_quad(pieces, i, false));
-        }
+    BOTH_ROLLED
+    for (uint64_t i = thread.index; i < pieces.n_quads; i += thread.n_threads) {
+        quad_update(args, u, params_dtype, pieces.n_leading + QUAD * i);
     }
-    for (uint64_t end = thread.index; end < 2; end += thread.n_threads) {
-        piece_update(args, u, params_dtype, pieces_end(pieces, end));
+}
+
+BOTH_INLINE void adamw_walk_elems(const struct gpu_adamw_args *args, struct update u,
+                                  struct piece piece)
+{
+    BOTH_ROLLED
+    for (uint64_t i = piece.first; i < piece.first + piece.n_elems; i++) {
+        float p = elem_load(args->params, args->params_dtype, i);
+
+        p = elem_update(args, u, p, &args->exp_avg[i], &args->exp_avg_sq[i], args->grads[i]);
+        p = elem_round(p, args->params_dtype);
+        elem_store(args->params, args->params_dtype, i, p);
+        if (args->copy != NULL) {
+            elem_store(args->copy, args->copy_dtype, i, p);
+        }
     }
 }
 
@@ -93,12 +101,21 @@ BOTH_INLINE void kernel_adamw(const struct gpu_adamw_args *args, struct gpu_thre
                      (args->copy == NULL || array_lead(args->copy, args->copy_dtype) == lead);
     struct pieces pieces = pieces_cut(args->n_elems, lead, are_alike);
 
-    if (args->params_dtype == DTYPE_FP32) {
-        adamw_walk(args, DTYPE_FP32, pieces, thread);
-    } else if (args->params_dtype == DTYPE_BF16) {
-        adamw_walk(args, DTYPE_BF16, pieces, thread);
-    } else {
-        adamw_walk(args, DTYPE_FP16, pieces, thread);
+    struct update u;
+
+    u.factor = *args->factor;
+    u.grads_divisor = gpu_divisor_of(args->grads_divisor == 0.0f ? 1.0f : args->grads_divisor);
+    u.bias2_sqrt = gpu_divisor_of(args->bias2_sqrt);
+    if (pieces.are_whole && args->params_dtype == DTYPE_FP32) {
+        adamw_walk(args, u, DTYPE_FP32, pieces, thread);
+    } else if (pieces.are_whole && args->params_dtype == DTYPE_BF16) {
+        adamw_walk(args, u, DTYPE_BF16, pieces, thread);
+    } else if (pieces.are_whole) {
+        adamw_walk(args, u, DTYPE_FP16, pieces, thread);
+    }
+    BOTH_ROLLED
+    for (uint64_t i = thread.index; i < pieces_n_odd(pieces); i += thread.n_threads) {
+        adamw_walk_elems(args, u, pieces_odd(pieces, i));
     }
 }
 

@@ -17,17 +17,17 @@ struct arrays {
     const void *first;
     const void *second;
     uint64_t n_elems;
-    int32_t dst_dtype; /* dtypes are constants */
+    int32_t dst_dtype;
     int32_t first_dtype;
     int32_t second_dtype;
     uint32_t reserved;
 };
 
-BOTH_INLINE struct quad arrays_get(const void *values, int32_t dtype, struct piece piece)
+BOTH_INLINE struct quad arrays_get(const void *values, int32_t dtype, uint64_t i)
 {
     struct quad zeros = {{0}};
 
-    return dtype == ARRAYS_ABSENT ? zeros : quad_read(values, dtype, piece);
+    return dtype == ARRAYS_ABSENT ? zeros : quad_load(values, dtype, i);
 }
 
 BOTH_INLINE struct quad arrays_sum(struct arrays a, struct quad first, struct quad second)
@@ -38,152 +38,176 @@ BOTH_INLINE struct quad arrays_sum(struct arrays a, struct quad first, struct qu
     return a.first_dtype == ARRAYS_ABSENT ? second : quad_add(first, second);
 }
 
-/* All quads, several at a time: loads first. */
-BOTH_INLINE void arrays_walk(struct arrays a, struct pieces pieces, bool is_whole,
-                             struct gpu_thread thread)
+/* Whole quads, several at a time: loads first. */
+BOTH_INLINE void arrays_walk(struct arrays a, struct pieces pieces, struct gpu_thread thread)
 {
+    BOTH_ROLLED
     for (uint64_t i = thread.index; i < pieces.n_quads; i += ARRAYS_QUADS * thread.n_threads) {
         struct quad first[ARRAYS_QUADS];
         struct quad second[ARRAYS_QUADS];
 
         BOTH_UNROLL
         for (int k = 0; k < ARRAYS_QUADS; k++) {
-            if (i + k * thread.n_threads < pieces.n_quads) {
-                struct piece piece = pieces_quad(pieces, i + k * thread.n_threads, is_whole);
+            uint64_t quad = i + k * thread.n_threads;
 
-                first[k] = arrays_get(a.first, a.first_dtype, piece);
-                second[k] = arrays_get(a.second, a.second_dtype, piece);
+            if (quad < pieces.n_quads) {
+                first[k] = arrays_get(a.first, a.first_dtype, pieces.n_leading + QUAD * quad);
+                second[k] = arrays_get(a.second, a.second_dtype, pieces.n_leading + QUAD * quad);
             }
         }
         BOTH_UNROLL
         for (int k = 0; k < ARRAYS_QUADS; k++) {
-            if (i + k * thread.n_threads < pieces.n_quads) {
-                quad_write(a.dst, a.dst_dtype,
-                           pieces_quad(pieces, i + k * thread.n_threads, is_whole),
+            uint64_t quad = i + k * thread.n_threads;
+
+            if (quad < pieces.n_quads) {
+                quad_store(a.dst, a.dst_dtype, pieces.n_leading + QUAD * quad,
                            arrays_sum(a, first[k], second[k]));
             }
         }
     }
 }
 
-BOTH_INLINE void arrays_run(struct arrays a, struct gpu_thread thread)
+/* One by one; dtypes need not be constants. */
+BOTH_INLINE void arrays_walk_elems(struct arrays a, struct piece piece)
+{
+    BOTH_ROLLED
+    for (uint64_t i = piece.first; i < piece.first + piece.n_elems; i++) {
+        float first = a.first_dtype == ARRAYS_ABSENT ? 0.0f : elem_load(a.first, a.first_dtype, i);
+        float sum =
+            a.second_dtype == ARRAYS_ABSENT ? first : elem_load(a.second, a.second_dtype, i);
+
+        if (a.first_dtype != ARRAYS_ABSENT && a.second_dtype != ARRAYS_ABSENT) {
+            sum = first + sum;
+        }
+        elem_store(a.dst, a.dst_dtype, i, sum);
+    }
+}
+
+BOTH_INLINE struct pieces arrays_cut(struct arrays a)
 {
     uint32_t lead = array_lead(a.dst, a.dst_dtype);
     bool are_alike =
         (a.first_dtype == ARRAYS_ABSENT || array_lead(a.first, a.first_dtype) == lead) &&
         (a.second_dtype == ARRAYS_ABSENT || array_lead(a.second, a.second_dtype) == lead);
-    struct pieces pieces = pieces_cut(a.n_elems, lead, are_alike);
 
-    if (pieces.are_whole) {
-        arrays_walk(a, pieces, true, thread);
-    } else {
-        arrays_walk(a, pieces, false, thread);
-    }
-    for (uint64_t end = thread.index; end < 2; end += thread.n_threads) {
-        struct piece piece = pieces_end(pieces, end);
-        struct quad first = arrays_get(a.first, a.first_dtype, piece);
-        struct quad second = arrays_get(a.second, a.second_dtype, piece);
-
-        quad_write(a.dst, a.dst_dtype, piece, arrays_sum(a, first, second));
-    }
+    return pieces_cut(a.n_elems, lead, are_alike);
 }
 
 /* From here on dtypes become constants, one after another. */
-BOTH_INLINE void arrays_to(struct arrays a, int32_t dst_dtype, struct gpu_thread thread)
+BOTH_INLINE void arrays_to(struct arrays a, struct pieces pieces, struct gpu_thread thread)
 {
-    if (dst_dtype == DTYPE_FP32) {
+    switch (a.dst_dtype) {
+    case DTYPE_FP32:
         a.dst_dtype = DTYPE_FP32;
-        arrays_run(a, thread);
-    } else if (dst_dtype == DTYPE_BF16) {
+        arrays_walk(a, pieces, thread);
+        break;
+    case DTYPE_BF16:
         a.dst_dtype = DTYPE_BF16;
-        arrays_run(a, thread);
-    } else {
+        arrays_walk(a, pieces, thread);
+        break;
+    default:
         a.dst_dtype = DTYPE_FP16;
-        arrays_run(a, thread);
+        arrays_walk(a, pieces, thread);
+        break;
     }
 }
 
-BOTH_INLINE void arrays_from(struct arrays a, int32_t dst_dtype, int32_t first_dtype,
-                             struct gpu_thread thread)
+BOTH_INLINE void arrays_from(struct arrays a, struct pieces pieces, struct gpu_thread thread)
 {
-    a.second_dtype = ARRAYS_ABSENT;
-    if (first_dtype == DTYPE_FP32) {
+    switch (a.first_dtype) {
+    case ARRAYS_ABSENT:
+        a.first_dtype = ARRAYS_ABSENT;
+        arrays_to(a, pieces, thread);
+        break;
+    case DTYPE_FP32:
         a.first_dtype = DTYPE_FP32;
-        arrays_to(a, dst_dtype, thread);
-    } else if (first_dtype == DTYPE_BF16) {
+        arrays_to(a, pieces, thread);
+        break;
+    case DTYPE_BF16:
         a.first_dtype = DTYPE_BF16;
-        arrays_to(a, dst_dtype, thread);
-    } else {
+        arrays_to(a, pieces, thread);
+        break;
+    default:
         a.first_dtype = DTYPE_FP16;
-        arrays_to(a, dst_dtype, thread);
+        arrays_to(a, pieces, thread);
+        break;
+    }
+}
+
+/* fp32 and another array. */
+BOTH_INLINE void arrays_with(struct arrays a, struct pieces pieces, struct gpu_thread thread)
+{
+    a.first_dtype = DTYPE_FP32;
+    switch (a.second_dtype) {
+    case DTYPE_FP32:
+        a.second_dtype = DTYPE_FP32;
+        arrays_to(a, pieces, thread);
+        break;
+    case DTYPE_BF16:
+        a.second_dtype = DTYPE_BF16;
+        arrays_to(a, pieces, thread);
+        break;
+    default:
+        a.second_dtype = DTYPE_FP16;
+        arrays_to(a, pieces, thread);
+        break;
+    }
+}
+
+BOTH_INLINE void arrays_walk_odd(struct arrays a, struct pieces pieces, struct gpu_thread thread)
+{
+    BOTH_ROLLED
+    for (uint64_t i = thread.index; i < pieces_n_odd(pieces); i += thread.n_threads) {
+        arrays_walk_elems(a, pieces_odd(pieces, i));
     }
 }
 
 BOTH_INLINE void kernel_cast(const struct gpu_cast_args *args, struct gpu_thread thread)
 {
-    struct arrays a = {args->dst, args->src, NULL, args->n_elems, 0, 0, 0, 0};
+    struct arrays a = {args->dst,       args->src,       NULL,          args->n_elems,
+                       args->dst_dtype, args->src_dtype, ARRAYS_ABSENT, 0};
+    struct pieces pieces = arrays_cut(a);
 
-    arrays_from(a, args->dst_dtype, args->src_dtype, thread);
+    if (pieces.are_whole) {
+        a.second_dtype = ARRAYS_ABSENT;
+        arrays_from(a, pieces, thread);
+    }
+    arrays_walk_odd(a, pieces, thread);
 }
 
 BOTH_INLINE void kernel_add(const struct gpu_add_args *args, struct gpu_thread thread)
 {
-    struct arrays a = {args->dst,  args->dst,  args->src, args->n_elems,
-                       DTYPE_FP32, DTYPE_FP32, 0,         0};
+    struct arrays a = {args->dst,  args->dst,  args->src,       args->n_elems,
+                       DTYPE_FP32, DTYPE_FP32, args->src_dtype, 0};
+    struct pieces pieces = arrays_cut(a);
 
-    if (args->src_dtype == DTYPE_FP32) {
-        a.second_dtype = DTYPE_FP32;
-        arrays_run(a, thread);
-    } else if (args->src_dtype == DTYPE_BF16) {
-        a.second_dtype = DTYPE_BF16;
-        arrays_run(a, thread);
-    } else {
-        a.second_dtype = DTYPE_FP16;
-        arrays_run(a, thread);
+    if (pieces.are_whole) {
+        arrays_with(a, pieces, thread);
     }
-}
-
-BOTH_INLINE void combine_both(struct arrays a, const struct gpu_combine_args *args,
-                              struct gpu_thread thread)
-{
-    a.first_dtype = DTYPE_FP32;
-    if (args->second_dtype == DTYPE_FP32) {
-        a.second_dtype = DTYPE_FP32;
-        arrays_to(a, args->dst_dtype, thread);
-    } else if (args->second_dtype == DTYPE_BF16) {
-        a.second_dtype = DTYPE_BF16;
-        arrays_to(a, args->dst_dtype, thread);
-    } else {
-        a.second_dtype = DTYPE_FP16;
-        arrays_to(a, args->dst_dtype, thread);
-    }
+    arrays_walk_odd(a, pieces, thread);
 }
 
 BOTH_INLINE void kernel_combine(const struct gpu_combine_args *args, struct gpu_thread thread)
 {
-    struct arrays a = {args->dst, args->first, args->second, args->n_elems, 0, 0, 0, 0};
+    struct arrays a = {args->dst,       args->first, args->second,       args->n_elems,
+                       args->dst_dtype, DTYPE_FP32,  args->second_dtype, 0};
+    struct pieces pieces;
 
-    if (args->first != NULL && args->second != NULL) {
-        combine_both(a, args, thread);
-    } else if (args->first != NULL) {
-        arrays_from(a, args->dst_dtype, DTYPE_FP32, thread);
-    } else if (args->second != NULL) {
+    if (args->first == NULL) { /* the second comes first */
         a.first = args->second;
-        arrays_from(a, args->dst_dtype, args->second_dtype, thread);
-    } else {
-        a.first_dtype = ARRAYS_ABSENT;
+        a.first_dtype = args->second == NULL ? ARRAYS_ABSENT : args->second_dtype;
+    }
+    if (args->first == NULL || args->second == NULL) {
         a.second_dtype = ARRAYS_ABSENT;
-        arrays_to(a, args->dst_dtype, thread);
     }
-}
-
-BOTH_INLINE struct quad quad_divide(struct quad quad, struct gpu_divisor by)
-{
-    BOTH_UNROLL
-    for (int k = 0; k < QUAD; k++) {
-        quad.values[k] = gpu_quotient(quad.values[k], by);
+    pieces = arrays_cut(a);
+    if (pieces.are_whole && a.second_dtype != ARRAYS_ABSENT) {
+        arrays_with(a, pieces, thread);
+    } else if (pieces.are_whole) {
+        a.second_dtype = ARRAYS_ABSENT;
+        arrays_from(a, pieces, thread);
     }
-    return quad;
+    arrays_walk_odd(a, pieces, thread);
 }
 
 BOTH_INLINE void kernel_divide(const struct gpu_divide_args *args, struct gpu_thread thread)
@@ -192,30 +216,36 @@ BOTH_INLINE void kernel_divide(const struct gpu_divide_args *args, struct gpu_th
     const struct pieces pieces =
         pieces_cut(args->n_elems, array_lead(args->values, DTYPE_FP32), true);
 
+    BOTH_ROLLED
     for (uint64_t i = thread.index; i < pieces.n_quads; i += ARRAYS_QUADS * thread.n_threads) {
         struct quad quads[ARRAYS_QUADS];
 
         BOTH_UNROLL
         for (int k = 0; k < ARRAYS_QUADS; k++) {
-            if (i + k * thread.n_threads < pieces.n_quads) {
-                quads[k] = quad_read(args->values, DTYPE_FP32,
-                                     pieces_quad(pieces, i + k * thread.n_threads, true));
+            uint64_t quad = i + k * thread.n_threads;
+
+            if (quad < pieces.n_quads) {
+                quads[k] = quad_load(args->values, DTYPE_FP32, pieces.n_leading + QUAD * quad);
             }
         }
         BOTH_UNROLL
         for (int k = 0; k < ARRAYS_QUADS; k++) {
-            if (i + k * thread.n_threads < pieces.n_quads) {
-                quad_write(args->values, DTYPE_FP32,
-                           pieces_quad(pieces, i + k * thread.n_threads, true),
+            uint64_t quad = i + k * thread.n_threads;
+
+            if (quad < pieces.n_quads) {
+                quad_store(args->values, DTYPE_FP32, pieces.n_leading + QUAD * quad,
                            quad_divide(quads[k], by));
             }
         }
     }
-    for (uint64_t end = thread.index; end < 2; end += thread.n_threads) {
-        struct piece piece = pieces_end(pieces, end);
+    BOTH_ROLLED
+    for (uint64_t k = thread.index; k < pieces_n_odd(pieces); k += thread.n_threads) {
+        struct piece piece = pieces_odd(pieces, k);
 
-        quad_write(args->values, DTYPE_FP32, piece,
-                   quad_divide(quad_read(args->values, DTYPE_FP32, piece), by));
+        BOTH_ROLLED
+        for (uint64_t i = piece.first; i < piece.first + piece.n_elems; i++) {
+            args->values[i] = gpu_quotient(args->values[i], by);
+        }
     }
 }
 

@@ -11,6 +11,9 @@
 #include "device/norm_value.c"
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(GPU_BLOCK_THREADS)
+/* With registers for so many blocks at a time. */
+#define KERNEL_OF(n_blocks)                                                                        \
+    extern "C" __global__ void __launch_bounds__(GPU_BLOCK_THREADS, n_blocks)
 
 static __device__ __forceinline__ struct gpu_thread thread_self(void)
 {
@@ -54,13 +57,17 @@ KERNEL hsdp_divide(const struct gpu_divide_args args)
     kernel_divide(&args, thread_self());
 }
 
-KERNEL hsdp_norm(const struct gpu_norm_args args)
+KERNEL_OF(3) hsdp_norm(const struct gpu_norm_args args)
 {
     __shared__ struct gpu_norm block;
 
     norm_begin(&block, threadIdx.x, blockDim.x);
     __syncthreads();
-    norm_add(&block, &args, warp_self());
+    if (norm_is_of_powers(&args)) {
+        norm_powers(&block, &args, thread_self());
+    } else {
+        norm_warps(&block, &args, warp_self());
+    }
     __syncthreads();
     norm_carry(&block, threadIdx.x);
     __syncthreads();

@@ -20,10 +20,6 @@
  * denormals kept; NaN payloads excepted.
  */
 #define GPU_BLOCK_THREADS 256u
-/* As many blocks as a device runs at once are enough for any number of elements... */
-#define GPU_BLOCKS_PER_MULTIPROCESSOR 8u
-/* ... and fewer where each thread of them would have less than this. */
-#define GPU_THREAD_ELEMS 16u
 
 #define GPU_KERNELS(X)                                                                             \
     X(CAST, cast)                                                                                  \

@@ -79,12 +79,13 @@ BOTH_INLINE struct norm_window window_of(uint32_t max_bits)
     return window;
 }
 
-/* Adds x to a lane; returns what of x is below the lower grid, as bits. */
+/* Adds |x|^p to a lane; returns what of x is below the lower grid, as bits. */
 BOTH_INLINE uint32_t lane_take(struct norm_lane *lane, struct norm_window window, float x,
                                bool is_squared)
 {
-    float sum = x + window.upper;
-    float rest = x - (sum - window.upper);
+    const float magnitude = fabsf(x);
+    float sum = magnitude + window.upper;
+    float rest = magnitude - (sum - window.upper);
     float rest_sum = rest + window.lower;
     int32_t high = (int32_t)(fp32_bits(sum) - fp32_bits(window.upper));
     int32_t low = (int32_t)(fp32_bits(rest_sum) - fp32_bits(window.lower));
@@ -216,6 +217,7 @@ BOTH_INLINE void warp_take_any(struct norm_warp *warp, bool is_squared)
 
     warp_count_nonfinite(warp);
     max_bits = warp_max_bits(warp);
+    BOTH_ROLLED
     for (left_bits = max_bits; left_bits != 0; left_bits = warp_max_bits(warp)) {
         warp_flush(warp, is_squared);
         warp->window = window_of(left_bits);
@@ -262,29 +264,12 @@ BOTH_INLINE bool warp_take_all(struct norm_warp *warp, bool is_squared)
 
 BOTH_INLINE void warp_take(struct norm_warp *warp, bool is_squared)
 {
-    if (!warp_take_all(warp, is_squared)) {
+    bool is_taken = is_squared ? warp_take_all(warp, true) : warp_take_all(warp, false);
+
+    if (!is_taken) {
         warp_take_any(warp, is_squared);
     } else if (++warp->window.n_chunks == NORM_WINDOW_CHUNKS) {
         warp_flush(warp, is_squared);
-    }
-}
-
-/* Other powers than 1 and 2, by the function that all have. */
-BOTH_INLINE void warp_take_powers(struct norm_warp *warp, double p)
-{
-    const struct power power = power_of(p);
-
-    warp_count_nonfinite(warp);
-    for (uint32_t k = 0; k < WARP_OWN; k++) {
-        for (uint32_t i = 0; i < NORM_LANE_ELEMS; i++) {
-            double magnitude = fabs((double)warp->values[k][i]);
-
-            if (magnitude != 0.0) {
-                struct scaled term = power_raise(power, magnitude);
-
-                block_add(warp->block, (int64_t)(term.significand * 0x1p53), term.exponent - 53);
-            }
-        }
     }
 }
 
@@ -333,7 +318,7 @@ BOTH_INLINE struct piece cut_piece(struct norm_cut cut, uint64_t chunk, uint32_t
 
 /* Loads a chunk, and divides it, also in memory if that is wanted. */
 BOTH_INLINE void warp_load(struct norm_warp *warp, struct norm_cut cut, uint64_t chunk,
-                           struct gpu_divisor by, bool is_whole, bool is_divided)
+                           struct gpu_divisor by, bool is_divided)
 {
     for (uint32_t k = 0; k < WARP_OWN; k++) {
         struct quad quads[NORM_LANE_QUADS];
@@ -342,63 +327,69 @@ BOTH_INLINE void warp_load(struct norm_warp *warp, struct norm_cut cut, uint64_t
         for (uint32_t i = 0; i < NORM_LANE_QUADS; i++) {
             struct piece piece = cut_piece(cut, chunk, warp_lane(k), i);
 
-            piece.is_whole = is_whole;
+            piece.is_whole = chunk < cut.n_whole;
             quads[i] = quad_read(cut.values, DTYPE_FP32, piece);
         }
         BOTH_UNROLL
-        for (uint32_t i = 0; i < NORM_LANE_ELEMS; i++) {
-            float quotient = gpu_quotient(quads[i / QUAD].values[i % QUAD], by);
-
-            quads[i / QUAD].values[i % QUAD] = quotient;
-            warp->values[k][i] = quotient;
-        }
-        BOTH_UNROLL
-        for (uint32_t i = 0; is_divided && i < NORM_LANE_QUADS; i++) {
+        for (uint32_t i = 0; i < NORM_LANE_QUADS; i++) {
             struct piece piece = cut_piece(cut, chunk, warp_lane(k), i);
 
-            piece.is_whole = is_whole;
-            quad_write(cut.values, DTYPE_FP32, piece, quads[i]);
+            quads[i] = quad_divide(quads[i], by);
+            piece.is_whole = chunk < cut.n_whole;
+            if (is_divided) {
+                quad_write(cut.values, DTYPE_FP32, piece, quads[i]);
+            }
         }
-    }
-}
-
-/* |x| for p = 1, whose windows know no sign. */
-BOTH_INLINE void warp_magnitudes(struct norm_warp *warp)
-{
-    for (uint32_t k = 0; k < WARP_OWN; k++) {
         BOTH_UNROLL
         for (uint32_t i = 0; i < NORM_LANE_ELEMS; i++) {
-            warp->values[k][i] = fabsf(warp->values[k][i]);
+            warp->values[k][i] = quads[i / QUAD].values[i % QUAD];
         }
     }
 }
 
 BOTH_INLINE void warp_chunks(struct norm_warp *warp, const struct gpu_norm_args *args,
-                             struct gpu_thread self, bool is_squared)
+                             struct gpu_thread self)
 {
     const struct gpu_divisor by = gpu_divisor_of(args->divisor);
     const struct norm_cut cut = norm_cut_of(args);
-    const bool is_windowed = is_squared || args->p == 1.0;
+    const bool is_max = isinf(args->p);
 
+    BOTH_ROLLED
     for (uint64_t chunk = self.index; chunk < cut.n_chunks; chunk += self.n_threads) {
-        if (chunk < cut.n_whole) {
-            warp_load(warp, cut, chunk, by, true, args->is_divided != 0);
-        } else {
-            warp_load(warp, cut, chunk, by, false, args->is_divided != 0);
-        }
-        if (is_squared) {
-            warp_take(warp, true);
-        } else if (is_windowed) {
-            warp_magnitudes(warp);
-            warp_take(warp, false);
-        } else if (isinf(args->p)) {
+        warp_load(warp, cut, chunk, by, args->is_divided != 0);
+        if (is_max) {
             warp_take_max(warp);
         } else {
-            warp_take_powers(warp, args->p);
+            warp_take(warp, args->p == 2.0);
         }
     }
-    if (is_windowed) {
-        warp_flush(warp, is_squared);
+    if (!is_max) {
+        warp_flush(warp, args->p == 2.0);
+    }
+}
+
+/* Other powers than 1 and 2, element by element, by the function that all have. */
+BOTH_INLINE void norm_powers(struct gpu_norm *block, const struct gpu_norm_args *args,
+                             struct gpu_thread thread)
+{
+    const struct gpu_divisor by = gpu_divisor_of(args->divisor);
+    const struct power power = power_of(args->p);
+
+    BOTH_ROLLED
+    for (uint64_t i = thread.index; i < args->n_elems; i += thread.n_threads) {
+        float value = gpu_quotient(args->values[i], by);
+        double magnitude = fabs((double)value);
+
+        if (args->is_divided != 0) {
+            args->values[i] = value;
+        }
+        if (magnitude > 0.0 && !isinf(magnitude)) {
+            struct scaled term = power_raise(power, magnitude);
+
+            block_add(block, (int64_t)(term.significand * 0x1p53), term.exponent - 53);
+        } else if (magnitude != 0.0) {
+            memory_add(isinf(magnitude) ? &block->n_inf : &block->n_nan, 1);
+        }
     }
 }
 
@@ -409,6 +400,7 @@ enum { NORM_WORDS = LIMBS + 2 };
 /* Zeroes what the warps of a block add to. */
 BOTH_INLINE void norm_begin(struct gpu_norm *block, uint32_t thread, uint32_t n_threads)
 {
+    BOTH_ROLLED
     for (uint32_t i = thread; i < LIMBS; i += n_threads) {
         block->limbs[i] = 0;
     }
@@ -419,9 +411,14 @@ BOTH_INLINE void norm_begin(struct gpu_norm *block, uint32_t thread, uint32_t n_
     }
 }
 
+BOTH_INLINE bool norm_is_of_powers(const struct gpu_norm_args *args)
+{
+    return args->p != 1.0 && args->p != 2.0 && !isinf(args->p);
+}
+
 /* All of one warp; `self` is its number, and how many of them the grid has. */
-BOTH_INLINE void norm_add(struct gpu_norm *block, const struct gpu_norm_args *args,
-                          struct gpu_thread self)
+BOTH_INLINE void norm_warps(struct gpu_norm *block, const struct gpu_norm_args *args,
+                            struct gpu_thread self)
 {
     struct norm_warp warp;
 
@@ -432,11 +429,7 @@ BOTH_INLINE void norm_add(struct gpu_norm *block, const struct gpu_norm_args *ar
         warp.lanes[k].cross = 0;
         warp.lanes[k].low = 0;
     }
-    if (args->p == 2.0) {
-        warp_chunks(&warp, args, self, true);
-    } else {
-        warp_chunks(&warp, args, self, false);
-    }
+    warp_chunks(&warp, args, self);
 }
 
 /* Carries, so that memory has room for what 2^31 blocks add. */
@@ -450,6 +443,7 @@ BOTH_INLINE void norm_carry(struct gpu_norm *block, uint32_t thread)
 BOTH_INLINE void norm_end(const struct gpu_norm *block, const struct gpu_norm_args *args,
                           uint32_t thread, uint32_t n_threads)
 {
+    BOTH_ROLLED
     for (uint32_t i = thread; i < LIMBS; i += n_threads) {
         if (block->limbs[i] != 0) {
             memory_add(&args->norm->limbs[i], block->limbs[i]);

@@ -249,13 +249,24 @@ BOTH_INLINE struct piece pieces_quad(struct pieces pieces, uint64_t index, bool 
     return piece;
 }
 
-/* What comes before all quads (0), and behind them (1). */
-BOTH_INLINE struct piece pieces_end(struct pieces pieces, uint64_t index)
+/*
+ * What is not walked as whole quads of a kernel: what comes before all quads, what behind them,
+ * and all quads where arrays do not lie alike.
+ */
+BOTH_INLINE uint64_t pieces_n_odd(struct pieces pieces)
+{
+    return pieces.are_whole ? 2 : 2 + pieces.n_quads;
+}
+
+BOTH_INLINE struct piece pieces_odd(struct pieces pieces, uint64_t index)
 {
     uint64_t end = pieces.n_leading + QUAD * pieces.n_quads;
     struct piece leading = {0, pieces.n_leading, false};
     struct piece rest = {end, (uint32_t)(pieces.n_elems - end), false};
 
+    if (index >= 2) {
+        return pieces_quad(pieces, index - 2, false);
+    }
     return index == 0 ? leading : rest;
 }
 
@@ -292,6 +303,23 @@ BOTH_INLINE struct gpu_divisor gpu_divisor_of(float divisor)
 BOTH_INLINE float gpu_quotient(float value, struct gpu_divisor by)
 {
     return by.is_reciprocal ? value * by.factor : value / by.factor;
+}
+
+/* One branch for all: it is the same for all threads. */
+BOTH_INLINE struct quad quad_divide(struct quad quad, struct gpu_divisor by)
+{
+    if (by.is_reciprocal) {
+        BOTH_UNROLL
+        for (int k = 0; k < QUAD; k++) {
+            quad.values[k] *= by.factor;
+        }
+    } else {
+        BOTH_UNROLL
+        for (int k = 0; k < QUAD; k++) {
+            quad.values[k] /= by.factor;
+        }
+    }
+    return quad;
 }
 
 #endif /* DEVICE_GPU_QUAD_H */

@@ -23,6 +23,7 @@ BOTH_INLINE void step_merge_limb(struct norm_sum *sum, const struct gpu_step_arg
 {
     int64_t limb = 0;
 
+    BOTH_ROLLED
     for (uint64_t rank = 0; rank < args->n_parts; rank++) {
         const int64_t *limbs = step_part(args, rank)->norm.limbs;
 
@@ -36,6 +37,7 @@ BOTH_INLINE void step_merge_limb(struct norm_sum *sum, const struct gpu_step_arg
 BOTH_INLINE void step_merge(struct norm_sum *sum, const struct gpu_step_args *args, uint32_t thread,
                             uint32_t n_threads)
 {
+    BOTH_ROLLED
     for (uint32_t i = thread; i < LIMBS; i += n_threads) {
         step_merge_limb(sum, args, i);
     }
@@ -50,6 +52,7 @@ BOTH_INLINE double step_count(struct norm_sum *sum, uint64_t *max_bits,
     sum->n_inf = 0;
     sum->n_nan = 0;
     *max_bits = 0;
+    BOTH_ROLLED
     for (uint64_t rank = 0; rank < args->n_parts; rank++) {
         const struct gpu_norm *norm = &step_part(args, rank)->norm;
 

@@ -91,7 +91,7 @@ BOTH_INLINE bool stack_close(struct tree_stack *stack, uint32_t dim, uint32_t si
     return true;
 }
 
-BOTH_INLINE void tree_any(const struct gpu_tree_args *args, struct piece piece)
+BOTH_COLD void tree_any(const struct gpu_tree_args *args, struct piece piece)
 {
     const uint32_t n_sources = tree_n_sources(args);
     struct tree_stack stack;
@@ -113,14 +113,6 @@ BOTH_INLINE void tree_any(const struct gpu_tree_args *args, struct piece piece)
         }
     }
     tree_finish(args, piece, stack.sums[0]);
-}
-
-BOTH_INLINE void tree_walk_any(const struct gpu_tree_args *args, struct pieces pieces,
-                               struct gpu_thread thread)
-{
-    for (uint64_t i = thread.index; i < pieces.n_quads; i += thread.n_threads) {
-        tree_any(args, pieces_quad(pieces, i, pieces.are_whole));
-    }
 }
 
 /* ---------------------------------------------------------------------- sources in a row */
@@ -190,10 +182,12 @@ BOTH_INLINE void tree_walk_groups(const struct gpu_tree_args *args, int32_t dtyp
     const uint32_t n_sources = tree_n_sources(args);
     const uint32_t n_groups = (n_sources + TREE_GROUP - 1) / TREE_GROUP;
 
+    BOTH_ROLLED
     for (uint64_t i = thread.index; i < pieces.n_quads; i += thread.n_threads) {
         struct piece piece = pieces_quad(pieces, i, true);
         struct quad slots[TREE_SLOTS];
 
+        BOTH_ROLLED
         for (uint32_t group = 0; group < n_groups; group++) {
             uint32_t n_left = n_sources - TREE_GROUP * group;
             uint32_t n = n_left < TREE_GROUP ? n_left : TREE_GROUP;
@@ -210,6 +204,7 @@ BOTH_INLINE void tree_walk_few(const struct gpu_tree_args *args, int32_t dtype, 
 {
     const uint32_t n_at_once = TREE_GROUP / n_sources;
 
+    BOTH_ROLLED
     for (uint64_t i = thread.index; i < pieces.n_quads; i += n_at_once * thread.n_threads) {
         struct quad terms[TREE_GROUP][TREE_GROUP];
 
@@ -258,9 +253,10 @@ BOTH_INLINE void kernel_tree(const struct gpu_tree_args *args, struct gpu_thread
     bool are_alike = array_lead(args->sources, args->source_dtype) == lead &&
                      args->stride_bytes % (args->source_dtype == DTYPE_FP32 ? 16 : 8) == 0;
     struct pieces pieces = pieces_cut(args->n_elems, lead, are_alike);
+    uint64_t n_odd = 2; /* pieces that are not walked in groups */
 
     if (!pieces.are_whole || !tree_is_flat(args)) {
-        tree_walk_any(args, pieces, thread);
+        n_odd = 2 + pieces.n_quads;
     } else if (args->source_dtype == DTYPE_FP32) {
         tree_walk_flat(args, DTYPE_FP32, pieces, thread);
     } else if (args->source_dtype == DTYPE_BF16) {
@@ -268,8 +264,12 @@ BOTH_INLINE void kernel_tree(const struct gpu_tree_args *args, struct gpu_thread
     } else {
         tree_walk_flat(args, DTYPE_FP16, pieces, thread);
     }
-    for (uint64_t end = thread.index; end < 2; end += thread.n_threads) {
-        tree_any(args, pieces_end(pieces, end));
+    BOTH_ROLLED
+    for (uint64_t i = thread.index; i < n_odd; i += thread.n_threads) {
+        struct piece piece = pieces_odd(pieces, i);
+
+        piece.is_whole = i >= 2 && pieces.are_whole;
+        tree_any(args, piece);
     }
 }
 

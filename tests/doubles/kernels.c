@@ -164,17 +164,29 @@ static void adamw_translate(struct gpu_adamw_args *args)
 
 /* -------------------------------------------------------------------------------- the grids */
 
-static void norm_grid(const struct gpu_norm_args *args, uint32_t n_blocks, uint32_t n_threads)
+/* All threads of a block. */
+static void norm_block(struct gpu_norm *block, const struct gpu_norm_args *args, uint32_t n_blocks,
+                       uint32_t n_threads, uint32_t index)
 {
     const uint32_t n_warps = n_threads / WARP_LANES;
+    struct gpu_thread thread = {(uint64_t)index * n_threads, (uint64_t)n_blocks * n_threads};
+    struct gpu_thread warp = {(uint64_t)index * n_warps, (uint64_t)n_blocks * n_warps};
+
+    for (uint32_t i = 0; norm_is_of_powers(args) && i < n_threads; i++, thread.index++) {
+        norm_powers(block, args, thread);
+    }
+    for (uint32_t i = 0; !norm_is_of_powers(args) && i < n_warps; i++, warp.index++) {
+        norm_warps(block, args, warp);
+    }
+}
+
+static void norm_grid(const struct gpu_norm_args *args, uint32_t n_blocks, uint32_t n_threads)
+{
     struct gpu_norm block;
 
-    for (uint32_t b = 0; b < n_blocks; b++) {
+    for (uint32_t i = 0; i < n_blocks; i++) {
         norm_begin(&block, 0, 1);
-        for (uint32_t w = 0; w < n_warps; w++) {
-            norm_add(&block, args,
-                     (struct gpu_thread){(uint64_t)b * n_warps + w, (uint64_t)n_blocks * n_warps});
-        }
+        norm_block(&block, args, n_blocks, n_threads, i);
         norm_carry(&block, 0);
         norm_end(&block, args, 0, 1);
     }
