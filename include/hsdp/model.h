@@ -164,11 +164,12 @@ struct hsdp_model_ops {
      * counts, and the others may pass NULL.
      *
      * Errors: HSDP_ERR_STATE outside of an edit; HSDP_ERR_INVALID for another shape or dtype, a
-     * gradient (unit->grad_add takes those), or a rank that does not share the parameter;
-     * HSDP_ERR_UNSUPPORTED for a tensor that is not contiguous or not on a CPU; HSDP_ERR_MISMATCH,
-     * which fails the job, when ranks name different parameters, states or sources, or one of them
-     * makes another call. Where one rank has another error, an argument or memory, all get it, with
-     * that rank's number, and nothing is moved.
+     * gradient (unit->grad_add takes those), a rank that does not share the parameter, or a tensor
+     * on another device than the job's; HSDP_ERR_UNSUPPORTED for one that is not contiguous, or,
+     * where the job has no device, not on a CPU; HSDP_ERR_MISMATCH, which fails the job, when ranks
+     * name different parameters, states or sources, or one of them makes another call. Where one
+     * rank has another error, an argument or memory, all get it, with that rank's number, and
+     * nothing is moved.
      */
     int32_t (*import_param)(hsdp_model *model, uint32_t param, int32_t flat,
                             const struct hsdp_tensor *full, uint32_t source_rank, void *stream,

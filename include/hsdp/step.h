@@ -32,6 +32,12 @@ extern "C" {
  * copies of parameters that are tied over other ranks. Every bit counts, but for padding. This
  * reads all of them once and adds a word to the step's collective. Only when something differs are
  * there more collectives, in the first call that waits for the step's result.
+ *
+ * On a device norm, clipping, hsdp.adamw and publishing are put there in order, and none of these
+ * calls waits for the device or for other ranks: unless the host needs the step's numbers, which it
+ * does in result, with error_if_nonfinite, and in a step that compares replicas. So a step may end
+ * before its collective is over. What that one finds wrong is then an error of any later call, at
+ * the latest of the next begin, which waits for it.
  */
 
 /**
@@ -88,7 +94,8 @@ struct hsdp_step_ops {
      *
      * Blocks: until this rank's reductions are done; where parameters are tied over pipeline
      * stages, until the ranks of those that hold the same elements have begun; in a step that
-     * compares replicas, also until the parameters of the last step have arrived.
+     * compares replicas, also until the parameters of the last step have arrived. On a device until
+     * reductions are put there, and the collective of the last step is done.
      */
     int32_t (*begin)(hsdp_model *model, const struct hsdp_step_spec *spec, uint64_t *ret_ticket,
                      struct hsdp_error *reterr);

@@ -92,8 +92,9 @@ struct hsdp_unit_ops {
      * skipped, or left out until backward_end. A window that ends before is an error of step.begin.
      *
      * Shapes: the parameter's.
-     * Errors: HSDP_ERR_INVALID for another shape or dtype, or a frozen parameter;
-     * HSDP_ERR_UNSUPPORTED for a tensor that is not contiguous or not on a CPU.
+     * Errors: HSDP_ERR_INVALID for another shape or dtype, a frozen parameter, or a tensor that
+     * lies elsewhere than the job's device; HSDP_ERR_UNSUPPORTED for one that is not contiguous,
+     * or, where the job has no device, not on a CPU.
      */
     int32_t (*grad_add)(hsdp_model *model, uint32_t param, const struct hsdp_tensor *grad,
                         void *stream, struct hsdp_error *reterr);

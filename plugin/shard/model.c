@@ -288,6 +288,13 @@ int32_t model_precede(struct hsdp_model *model, void *stream, struct hsdp_error 
     return model->space->ops->precede(model->space, stream, reterr);
 }
 
+int32_t model_order(struct hsdp_model *model, void *stream, struct hsdp_error *reterr)
+{
+    int32_t status = model->ops->settle(model->store, reterr);
+
+    return status == HSDP_OK ? model_precede(model, stream, reterr) : status;
+}
+
 int32_t model_flat_shard(struct hsdp_model *model, uint32_t unit, uint32_t buffer, int32_t flat,
                          struct flat_shard *ret, struct hsdp_error *reterr)
 {

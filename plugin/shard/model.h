@@ -145,6 +145,9 @@ int32_t model_rest_check(const struct hsdp_model *model, const char *call,
 int32_t model_follow(struct hsdp_model *model, void *stream, struct hsdp_error *reterr);
 int32_t model_precede(struct hsdp_model *model, void *stream, struct hsdp_error *reterr);
 
+/** The stream comes behind all that store and model have begun. */
+int32_t model_order(struct hsdp_model *model, void *stream, struct hsdp_error *reterr);
+
 /** This rank's step shard of a buffer in one of HSDP_FLAT_*: address, dtype and length. */
 struct flat_shard {
     uint8_t *base;

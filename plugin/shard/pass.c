@@ -366,6 +366,12 @@ static int32_t ending_progress(struct work *work, struct hsdp_error *reterr)
     return ending_blocker(work) == NULL ? HSDP_OK : HSDP_PENDING;
 }
 
+/* A device does reductions in order: the stream waits for all so far. */
+static int32_t ending_order(struct work *work, void *stream, struct hsdp_error *reterr)
+{
+    return model_order(((struct pass *)work)->model, stream, reterr);
+}
+
 static void ending_finish(struct work *work, int32_t status)
 {
     (void)status;
@@ -450,6 +456,7 @@ int32_t unit_backward_end(struct hsdp_model *model, uint64_t number, void *strea
     }
     pass->work.progress = ending_progress;
     pass->work.blocker = ending_blocker;
+    pass->work.order = ending_order;
     pass->work.finish = ending_finish;
     pass->is_ending = true;
     return job_work_start(model->job, &pass->work, ret_ticket, reterr);

@@ -176,13 +176,10 @@ static const struct wait *step_blocker(struct work *work)
     return model->ops->step_blocker(model->store);
 }
 
-/* Everything that a step does on a device is done in order: so the stream waits for all of it. */
+/* A device does what belongs to a step in order: the stream waits for all so far. */
 static int32_t step_order(struct work *work, void *stream, struct hsdp_error *reterr)
 {
-    struct hsdp_model *model = step_model(work);
-    int32_t status = model->ops->settle(model->store, reterr);
-
-    return status == HSDP_OK ? model_precede(model, stream, reterr) : status;
+    return model_order(step_model(work), stream, reterr);
 }
 
 static void step_finish(struct work *work, int32_t status)
