@@ -154,19 +154,19 @@ int32_t exchange_run(struct hsdp_job *job, const struct mailbox *mine, uint64_t 
     return status;
 }
 
-int32_t exchange_all_by(struct hsdp_job *job, const char *operation, const void *mine,
-                        uint64_t n_bytes, uint64_t deadline_ns, void *ret_all,
-                        struct hsdp_error *reterr)
+int32_t exchange_all(struct hsdp_job *job, const struct exchange *what, void *ret_all,
+                     struct hsdp_error *reterr)
 {
-    struct mailbox mailbox = {.n_bytes = (uint32_t)n_bytes};
+    struct mailbox mailbox = {.n_bytes = (uint32_t)what->n_bytes};
+    uint64_t n_bytes = what->n_bytes;
     int32_t status;
 
     assert(n_bytes <= JOB_EXCHANGE_MAX_BYTES);
-    snprintf(mailbox.operation, sizeof(mailbox.operation), "%s", operation);
+    snprintf(mailbox.operation, sizeof(mailbox.operation), "%s", what->operation);
     if (n_bytes > 0) {
-        memcpy(mailbox.bytes, mine, n_bytes);
+        memcpy(mailbox.bytes, what->mine, n_bytes);
     }
-    status = exchange_run(job, &mailbox, deadline_ns, reterr);
+    status = exchange_run(job, &mailbox, what->deadline_ns, reterr);
     for (uint32_t rank = 0; status == HSDP_OK && n_bytes > 0 && rank < job->launch.world_ranks;
          rank++) {
         memcpy((uint8_t *)ret_all + rank * n_bytes,
@@ -178,7 +178,9 @@ int32_t exchange_all_by(struct hsdp_job *job, const char *operation, const void 
 int32_t job_exchange(struct hsdp_job *job, const char *operation, const void *mine,
                      uint64_t n_bytes, void *ret_all, struct hsdp_error *reterr)
 {
-    return exchange_all_by(job, operation, mine, n_bytes, 0, ret_all, reterr);
+    struct exchange what = {.operation = operation, .mine = mine, .n_bytes = n_bytes};
+
+    return exchange_all(job, &what, ret_all, reterr);
 }
 
 int32_t exchange_agree_by(struct hsdp_job *job, const char *operation, int32_t status,

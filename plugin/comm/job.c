@@ -187,7 +187,9 @@ static void job_free(struct hsdp_job *job)
     struct counter *counter = atomic_load(&job->counters);
 
     communicators_free(job);
-    space_fini(&job->space);
+    if (job->alive == NULL || *job->alive != 0) { /* a child has no device */
+        space_fini(&job->space);
+    }
     nccl_engine_free(job);
     forks_remove(job);
     if (job->alive != NULL) {

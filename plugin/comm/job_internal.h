@@ -224,9 +224,14 @@ void watch_tell(struct hsdp_job *job, const struct waiting *waiting, uint64_t as
 int32_t exchange_run(struct hsdp_job *job, const struct mailbox *mine, uint64_t deadline_ns,
                      struct hsdp_error *reterr);
 /** job_exchange with a deadline. */
-int32_t exchange_all_by(struct hsdp_job *job, const char *operation, const void *mine,
-                        uint64_t n_bytes, uint64_t deadline_ns, void *ret_all,
-                        struct hsdp_error *reterr);
+struct exchange {
+    const char *operation;
+    const void *mine;
+    uint64_t n_bytes;
+    uint64_t deadline_ns; /* 0 = the operation timeout */
+};
+int32_t exchange_all(struct hsdp_job *job, const struct exchange *what, void *ret_all,
+                     struct hsdp_error *reterr);
 /**
  * All ranks tell whether a step of something collective went well (status, with *reterr filled);
  * if it did not on any, all fail with that, and the job goes on.

@@ -23,16 +23,6 @@ struct group_request {
 _Static_assert(LAUNCH_MAX_RANKS <= UINT8_MAX, "a rank is one byte");
 _Static_assert(N_PER_EXCHANGE >= 4, "several requests fit an exchange");
 
-/* One call of groups_make. */
-struct groups_call {
-    struct nccl_engine *engine;
-    const char *operation;
-    uint64_t deadline_ns;
-    const struct nccl_wanted *wanted;
-    uint32_t n_wanted;
-    struct nccl_making *making; /* in the order in which all ranks make them */
-};
-
 /* --------------------------------------------------------------------------------- finding */
 
 static bool is_alike(const struct nccl_group *group, const uint32_t *ranks, uint32_t n_ranks)
@@ -302,11 +292,13 @@ static int32_t requests_round(struct groups_call *call, uint32_t *index, struct 
 {
     struct hsdp_job *job = call->engine->job;
     struct group_request mine[N_PER_EXCHANGE];
+    struct exchange what = {.operation = call->operation, .mine = mine, .n_bytes = sizeof(mine)};
     struct group_request *all = calloc(job->launch.world_ranks, sizeof(mine));
     int32_t status = all != NULL ? HSDP_OK
                                  : error_set(reterr, HSDP_ERR_NO_MEMORY,
                                              "nccl: no memory for what ranks ask for");
 
+    what.deadline_ns = call->deadline_ns;
     memset(mine, 0, sizeof(mine));
     for (uint32_t i = 0; i < N_PER_EXCHANGE && status == HSDP_OK; i++) {
         const struct nccl_wanted *wanted = wanted_next(call, index);
@@ -315,8 +307,7 @@ static int32_t requests_round(struct groups_call *call, uint32_t *index, struct 
     }
     status = exchange_agree_by(job, call->operation, status, call->deadline_ns, reterr);
     if (status == HSDP_OK) {
-        status = exchange_all_by(job, call->operation, mine, sizeof(mine), call->deadline_ns, all,
-                                 reterr);
+        status = exchange_all(job, &what, all, reterr);
     }
     if (status == HSDP_OK) {
         status = requests_merge(call, all, reterr);
@@ -332,14 +323,15 @@ static int32_t rounds_count(const struct groups_call *call, uint32_t *ret_n_roun
     struct hsdp_job *job = call->engine->job;
     uint64_t all[LAUNCH_MAX_RANKS];
     uint64_t mine = 0;
+    struct exchange what = {.operation = call->operation, .mine = &mine, .n_bytes = sizeof(mine)};
     uint32_t index = 0;
     int32_t status;
 
     while (wanted_next(call, &index) != NULL) {
         mine++;
     }
-    status =
-        exchange_all_by(job, call->operation, &mine, sizeof(mine), call->deadline_ns, all, reterr);
+    what.deadline_ns = call->deadline_ns;
+    status = exchange_all(job, &what, all, reterr);
     *ret_n_rounds = 0;
     for (uint32_t rank = 0; status == HSDP_OK && rank < job->launch.world_ranks; rank++) {
         uint32_t n_rounds = (uint32_t)((all[rank] + N_PER_EXCHANGE - 1) / N_PER_EXCHANGE);
@@ -471,24 +463,19 @@ static int32_t groups_collect(const struct groups_call *call, struct nccl_group 
     return status;
 }
 
-int32_t groups_make(struct nccl_engine *engine, const char *operation, uint64_t deadline_ns,
-                    const struct nccl_wanted *wanted, uint32_t n_wanted,
-                    struct nccl_group **ret_groups, struct hsdp_error *reterr)
+int32_t groups_make(struct groups_call *call, struct nccl_group **ret_groups,
+                    struct hsdp_error *reterr)
 {
-    struct groups_call call = {.engine = engine,
-                               .operation = operation,
-                               .deadline_ns = deadline_ns,
-                               .wanted = wanted,
-                               .n_wanted = n_wanted};
-    bool is_alone = engine->job->launch.world_ranks == 1;
+    struct hsdp_job *job = call->engine->job;
+    bool is_alone = job->launch.world_ranks == 1;
     struct hsdp_error err;
-    int32_t status = is_alone ? HSDP_OK : requests_run(&call, &err); /* on all ranks alike */
+    int32_t status = is_alone ? HSDP_OK : requests_run(call, &err); /* on all ranks alike */
 
-    makings_free(&call);
+    makings_free(call);
     if (status == HSDP_OK) {
-        status = groups_collect(&call, ret_groups, &err);
+        status = groups_collect(call, ret_groups, &err);
         if (!is_alone) {
-            status = exchange_agree_by(engine->job, operation, status, deadline_ns, &err);
+            status = exchange_agree_by(job, call->operation, status, call->deadline_ns, &err);
         }
     }
     if (status != HSDP_OK && reterr != NULL) {
@@ -500,7 +487,12 @@ int32_t groups_make(struct nccl_engine *engine, const char *operation, uint64_t 
 int32_t nccl_groups_make(struct hsdp_job *job, const struct nccl_wanted *wanted, uint32_t n_wanted,
                          struct nccl_group **ret_groups, struct hsdp_error *reterr)
 {
-    return groups_make(job_nccl(job), "communicators", 0, wanted, n_wanted, ret_groups, reterr);
+    struct groups_call call = {.engine = job_nccl(job),
+                               .operation = "communicators",
+                               .wanted = wanted,
+                               .n_wanted = n_wanted};
+
+    return groups_make(&call, ret_groups, reterr);
 }
 
 /* ----------------------------------------------------------------------------------- reports */

@@ -144,6 +144,8 @@ struct nccl_engine {
 
 /* nccl_engine.c */
 
+/** Starts the thread, of job_nccl(job) from now on. */
+int32_t engine_start(struct hsdp_job *job, struct hsdp_error *reterr);
 /** Lets the thread carry out an order and waits for it, and for what else `what` and `entries` say
  * but for the first entry, which is the order itself. */
 int32_t engine_order(struct nccl_engine *engine, nccl_order *order, struct wait *what,
@@ -169,10 +171,17 @@ int32_t tasks_look(struct nccl_engine *engine, struct hsdp_error *reterr);
 void tasks_drop(struct nccl_engine *engine);
 
 /* nccl_group.c */
-/** nccl_groups_make with a name for the operation and a deadline; 0 = the operation timeout. */
-int32_t groups_make(struct nccl_engine *engine, const char *operation, uint64_t deadline_ns,
-                    const struct nccl_wanted *wanted, uint32_t n_wanted,
-                    struct nccl_group **ret_groups, struct hsdp_error *reterr);
+/** One call of nccl_groups_make, or a part of connect. */
+struct groups_call {
+    struct nccl_engine *engine;
+    const char *operation;
+    uint64_t deadline_ns; /* 0 = the operation timeout */
+    const struct nccl_wanted *wanted;
+    uint32_t n_wanted;
+    struct nccl_making *making; /* private: in the order in which all ranks make them */
+};
+int32_t groups_make(struct groups_call *call, struct nccl_group **ret_groups,
+                    struct hsdp_error *reterr);
 void groups_free(struct nccl_engine *engine);
 
 /* nccl_board.c */
