@@ -39,12 +39,13 @@ AC_DEFUN([HSDP_HEADERS_OPTIONAL], [
 ])
 
 AC_DEFUN([HSDP_CUDA], [
-    AC_PATH_PROG([NVCC], [nvcc])
-    hsdp_nvcc_prefix=${NVCC%/bin/nvcc}
+    AC_PATH_PROG([hsdp_nvcc_on_path], [nvcc])
+    hsdp_nvcc_prefix=${hsdp_nvcc_on_path%/bin/nvcc}
     HSDP_HEADERS_OPTIONAL([cuda], [CUDA], [cuda.h], [CUDA_VERSION],
         [{ printf "%d.%d", $][1 / 1000, $][1 % 1000 / 10 }],
         [$CUDA_HOME $hsdp_nvcc_prefix /usr/local/cuda /usr], [nvidia-cuda-toolkit])
     AC_SUBST([HSDP_CUDA_PREFIX], [$hsdp_prefix_cuda])
+    HSDP_NVCC([$hsdp_prefix_cuda/bin$PATH_SEPARATOR$PATH])
 ])
 
 AC_DEFUN([HSDP_NCCL], [

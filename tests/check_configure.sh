@@ -45,6 +45,7 @@ refuses() {
 configure --without-cuda --without-nccl --without-mpi --without-gloo --without-openblas
 tap_report $? "configure: parts can be switched off" "$output"
 reports "configure: what was switched off is reported so" '^ +CUDA +no +switched off by --without-cuda$'
+reports "configure: so is the code of devices" '^ +device code +no +switched off by --without-cuda$'
 reports "configure: a peer of the bench, too" '^ +gloo +no +switched off by --without-gloo$'
 grep -q "^BENCH_NO_MPI = no Open MPI (mpicc) at configure$" bench/Makefile &&
     grep -q "^BENCH_NO_GLOO = no gloo at configure$" bench/Makefile
@@ -62,6 +63,9 @@ refuses "configure: libsodium missing" 'libsodium-dev' --without-openblas --with
     --without-check PKG_CONFIG_LIBDIR="$scratch"
 rm "$scratch/cache"
 refuses "configure: cuda forced on and missing" 'nvidia-cuda-toolkit' --with-cuda="$scratch"
+configure --without-openblas --without-yaml NVCC=/bin/false
+reports "configure: an nvcc that does not compile is left out" '^ +device code +no +/bin/false does not compile'
+rm "$scratch/cache"
 refuses "configure: nccl forced on and missing" 'libnccl-dev' --with-nccl="$scratch"
 refuses "configure: mpi forced on and missing" 'libopenmpi-dev' --with-mpi="$scratch/mpicc"
 refuses "configure: gloo forced on and missing" 'libgloo-dev' --with-gloo CXX=false
