@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "device/space.h"
 #include "shard/proof.h"
 
 /* What ranks compare. */
@@ -117,14 +118,19 @@ static void counts_restore(struct count *counts, uint64_t n_counts)
 }
 
 /* As a model is that has not done anything. */
-static void model_restore(struct hsdp_model *model)
+static int32_t model_restore(struct hsdp_model *model, struct hsdp_error *reterr)
 {
+    float *factor = model->ops->factor(model->store);
+
     memset(&model->step, 0, sizeof(model->step));
     memset(model->factor, 0, sizeof(model->factor));
     model->n_steps = 0;
     model->n_discarded = 0;
     model->n_passes = 0;
     model->ops->renumber(model->store);
+    return factor == NULL
+               ? HSDP_OK
+               : model->space->ops->zero(model->space, factor, sizeof(model->factor), reterr);
 }
 
 static int32_t proof_run(struct proof *proof, struct hsdp_error *reterr)
@@ -164,7 +170,7 @@ int32_t verify_wrap(struct hsdp_model *model, struct hsdp_error *reterr)
         status = proof_run(&proof, reterr);
     }
     if (status == HSDP_OK) {
-        model_restore(model);
+        status = model_restore(model, reterr);
         job_log(model->job, HSDP_LOG_INFO,
                 "verify=wrap: gradients, norm and parameters of %" PRIu32 " units in %" PRIu32
                 " classes are right",
