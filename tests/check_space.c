@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Spaces: what is done to buffers is what the kernels of the CPU do, wherever they lie. */
 #include <check.h>
+#include <dlfcn.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/fpmode.h"
+#include "base/error.h"
 #include "device/space.h"
 #include "kernel_values.h"
 #include "suite.h"
@@ -16,19 +18,68 @@ static const size_t sizes[] = {0, 1, 7, 1024, 8191, 20001};
 enum { N_DTYPES = N_OF(dtypes), N_SIZES = N_OF(sizes) };
 
 static struct space space;
+static struct gpu gpu; /* zeroed on a CPU */
 static const struct kernels *kernels;
 static uint64_t seed;
 
-static void space_setup(void)
+static void cpu_setup(void)
 {
     kernels = kernels_path(kernels_n_paths() - 1);
     space = space_cpu(kernels);
     seed = 1;
 }
 
+/* The library is what HSDP_CUDA_LIBRARY names, else the double. */
+static const char *cuda_library(void)
+{
+    static char path[4096];
+    const char *name = getenv("HSDP_CUDA_LIBRARY");
+    const char *folder = getenv("HSDP_TEST_DOUBLES");
+
+    if (name == NULL && folder != NULL) {
+        snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
+        name = path;
+    }
+    return name;
+}
+
+static int32_t seconds_look(void *user, uint64_t waited_ns, struct hsdp_error *reterr)
+{
+    (void)user;
+    return waited_ns < UINT64_C(20000000000)
+               ? HSDP_OK
+               : error_set(reterr, HSDP_ERR_TIMEOUT, "the device does not come to an end");
+}
+
+static void cuda_setup(void)
+{
+    static const struct gpu_allocator drivers;
+    const struct space_patience patience = {.look = seconds_look};
+    struct hsdp_error err = HSDP_ERROR_INIT;
+
+    cpu_setup();
+    ck_assert_msg(gpu_open(cuda_library(), 0, &drivers, &gpu, &err) == HSDP_OK, "%s", err.message);
+    ck_assert_msg(space_cuda(&gpu, kernels, &patience, &space, &err) == HSDP_OK, "%s", err.message);
+}
+
+/* The double has seen no two accesses that neither a stream nor an event puts in order. */
+static void races_check(void)
+{
+    void *library = cuda_library() == NULL ? NULL : dlopen(cuda_library(), RTLD_NOW | RTLD_NOLOAD);
+    void *symbol = library == NULL ? NULL : dlsym(library, "double_n_races");
+    uint64_t (*n_races)(void);
+
+    if (symbol != NULL) {
+        memcpy(&n_races, &symbol, sizeof(n_races));
+        ck_assert_uint_eq(n_races(), 0);
+    }
+}
+
 static void space_teardown(void)
 {
     space_fini(&space);
+    gpu_close(&gpu);
+    races_check();
 }
 
 /* ------------------------------------------------------------------------------- fixtures */
@@ -94,9 +145,9 @@ START_TEST(alloc_of_more_than_there_is_says_how_much_and_what)
     struct hsdp_error err = HSDP_ERROR_INIT;
     void *base = NULL;
 
-    ck_assert_int_eq(space.ops->alloc(&space, UINT64_C(1) << 60, "model: states", &base, &err),
+    ck_assert_int_eq(space.ops->alloc(&space, UINT64_C(1) << 60, "all the states", &base, &err),
                      HSDP_ERR_NO_MEMORY);
-    ck_assert_ptr_nonnull(strstr(err.message, "model: states"));
+    ck_assert_ptr_nonnull(strstr(err.message, "all the states"));
     ck_assert_ptr_nonnull(strstr(err.message, "1152921504606846976"));
     ck_assert_ptr_null(base);
     space.ops->free(&space, NULL, 8);
@@ -230,6 +281,22 @@ static void norm_take(struct found *found, const struct pair *pair, struct space
     ck_assert_int_eq(space.ops->norm(&space, &norm, NULL), HSDP_OK);
 }
 
+/* What a device has added up lies there, and is not normalised. */
+static void norm_fetch(struct found *found)
+{
+    struct gpu_norm norm;
+
+    if (space.ops->is_host) {
+        return;
+    }
+    ck_assert_int_eq(space.ops->read(&space, &norm, space.norm, sizeof(norm), NULL), HSDP_OK);
+    memcpy(found->sum.limbs, norm.limbs, sizeof(norm.limbs));
+    found->sum.n_inf = norm.n_inf;
+    found->sum.n_nan = norm.n_nan;
+    found->max_bits = norm.max_bits;
+    norm_sum_normalize(&found->sum);
+}
+
 static void norm_expect(struct found *expected, struct pair *pair, const struct space_norm *norm)
 {
     uint64_t n_elems = pair->n_bytes / sizeof(float);
@@ -265,6 +332,7 @@ START_TEST(norm_adds_up_quotients_and_leaves_sums_unless_told)
 
     norm_take(&found, &a, norm);
     norm_take(&found, &b, norm);
+    norm_fetch(&found);
     norm_expect(&expected, &a, &norm);
     norm_expect(&expected, &b, &norm);
     ck_assert_int_eq(memcmp(&found, &expected, sizeof(found)), 0);
@@ -337,12 +405,30 @@ START_TEST(streams_of_the_host_are_followed_and_preceded)
 }
 END_TEST
 
-Suite *module_suite(void)
+START_TEST(norm_of_what_is_not_finite_says_so)
 {
-    Suite *suite = suite_create("space");
-    TCase *tcase = tcase_create("space");
+    static const float values[] = {1.0f, -INFINITY, NAN, INFINITY};
+    struct space_norm norm = {.p = powers[_i], .divisor = 2.0f};
+    struct pair pair = pair_make(DTYPE_FP32, 4);
+    struct found expected = {.max_bits = 0};
+    struct found found = {.max_bits = 0};
 
-    tcase_add_checked_fixture(tcase, space_setup, space_teardown);
+    memcpy(pair.here, values, sizeof(values));
+    ck_assert_int_eq(space.ops->write(&space, pair.there, values, sizeof(values), NULL), HSDP_OK);
+    norm_take(&found, &pair, norm);
+    norm_fetch(&found);
+    norm_expect(&expected, &pair, &norm);
+    ck_assert_mem_eq(&found.sum, &expected.sum, sizeof(found.sum));
+    ck_assert(isinf(norm.p) ? found.max_bits > 0x7f800000 : found.max_bits == 0);
+    pair_free(&pair);
+}
+END_TEST
+
+static TCase *tcase_of(const char *name, void (*setup)(void))
+{
+    TCase *tcase = tcase_create(name);
+
+    tcase_add_checked_fixture(tcase, setup, space_teardown);
     tcase_add_test(tcase, alloc_gives_zeros);
     tcase_add_test(tcase, alloc_of_more_than_there_is_says_how_much_and_what);
     tcase_add_test(tcase, copy_and_zero_change_what_they_are_told);
@@ -352,8 +438,19 @@ Suite *module_suite(void)
     tcase_add_test(tcase, arithmetic_is_not_the_hosts);
     tcase_add_loop_test(tcase, norm_adds_up_quotients_and_leaves_sums_unless_told, 0,
                         N_POWERS * N_DIVISORS * 2);
+    tcase_add_loop_test(tcase, norm_of_what_is_not_finite_says_so, 0, N_POWERS);
     tcase_add_loop_test(tcase, adamw_updates_shard_and_copy, 0, N_DTYPES);
     tcase_add_test(tcase, streams_of_the_host_are_followed_and_preceded);
-    suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
+Suite *module_suite(void)
+{
+    Suite *suite = suite_create("space");
+
+    suite_add_tcase(suite, tcase_of("cpu", cpu_setup));
+    if (cuda_library() != NULL) {
+        suite_add_tcase(suite, tcase_of("cuda", cuda_setup));
+    }
     return suite;
 }

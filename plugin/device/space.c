@@ -28,8 +28,8 @@ static int32_t cpu_alloc(struct space *space, uint64_t n_bytes, const char *what
 
     (void)space;
     if (base == NULL) {
-        return error_set(reterr, HSDP_ERR_NO_MEMORY, "%s: no memory for %" PRIu64 " bytes", what,
-                         n_bytes);
+        return error_set(reterr, HSDP_ERR_NO_MEMORY, "model: no memory for %s (%" PRIu64 " bytes)",
+                         what, n_bytes);
     }
     *ret = base;
     return HSDP_OK;

@@ -408,9 +408,13 @@ static int32_t state_add(struct hsdp_model *model, const char *name, enum dtype 
         return error_set(reterr, HSDP_ERR_NO_MEMORY, "model.state_create: no memory for \"%s\"",
                          name);
     }
-    snprintf(what, sizeof(what), "model.state_create: \"%s\"", name);
+    snprintf(what, sizeof(what), "state \"%s\"", name);
     status = model->space->ops->alloc(model->space, state.n_bytes, what, &state.base, reterr);
+    if (status == HSDP_OK) {
+        status = model->space->ops->wait(model->space, reterr); /* the host may look at zeros now */
+    }
     if (status != HSDP_OK) {
+        model->space->ops->free(model->space, state.base, state.n_bytes);
         free(state.name);
         return status;
     }

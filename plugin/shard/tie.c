@@ -366,7 +366,7 @@ int32_t ties_reserve(struct hsdp_model *model, struct ties_room *ret_room,
     }
     ret_room->n_bytes = n_elems * sizeof(float);
     return model->space->ops->alloc(model->space, ret_room->n_bytes,
-                                    "model.sync: parameters tied over ranks", &ret_room->values,
+                                    "parameters tied over ranks", &ret_room->values,
                                     reterr);
 }
 
