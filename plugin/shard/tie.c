@@ -365,9 +365,8 @@ int32_t ties_reserve(struct hsdp_model *model, struct ties_room *ret_room,
         n_elems += model->ties.ranges[i].n_elems;
     }
     ret_room->n_bytes = n_elems * sizeof(float);
-    return model->space->ops->alloc(model->space, ret_room->n_bytes,
-                                    "parameters tied over ranks", &ret_room->values,
-                                    reterr);
+    return model->space->ops->alloc(model->space, ret_room->n_bytes, "parameters tied over ranks",
+                                    &ret_room->values, reterr);
 }
 
 void ties_release(struct hsdp_model *model, struct ties_room *room)
