@@ -59,7 +59,7 @@ struct space_ops {
 
     void (*fini)(struct space *space);
 
-    /* Zero-filled, behind what is here so far; free accepts NULL. An error says what it was for. */
+    /* Zero-filled when it returns; free accepts NULL. An error says what it was for. */
     int32_t (*alloc)(struct space *space, uint64_t n_bytes, const char *what, void **ret,
                      struct hsdp_error *reterr);
     void (*free)(struct space *space, void *base, uint64_t n_bytes);

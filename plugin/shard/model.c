@@ -410,11 +410,7 @@ static int32_t state_add(struct hsdp_model *model, const char *name, enum dtype 
     }
     snprintf(what, sizeof(what), "state \"%s\"", name);
     status = model->space->ops->alloc(model->space, state.n_bytes, what, &state.base, reterr);
-    if (status == HSDP_OK) {
-        status = model->space->ops->wait(model->space, reterr); /* the host may look at zeros now */
-    }
     if (status != HSDP_OK) {
-        model->space->ops->free(model->space, state.base, state.n_bytes);
         free(state.name);
         return status;
     }
