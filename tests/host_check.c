@@ -25,11 +25,38 @@ void host_enter(const char *call)
     (void)call;
 }
 
+static void device_fail(void *user, const char *sentence)
+{
+    (void)user;
+    host_fail("%s", sentence);
+}
+
+/* With HSDP_TEST_DEVICE=cuda jobs are on a device, one for each rank; HSDP_BACKEND goes with it. */
+static void device_prepare(void)
+{
+    const char *device = getenv("HSDP_TEST_DEVICE");
+    const char *library = getenv("HSDP_CUDA_LIBRARY");
+    const char *rank = getenv("RANK");
+    struct device_use use = {.library = "libcuda.so.1", .fail = device_fail};
+    char reason[256];
+
+    if (device == NULL || device_is_used()) {
+        return;
+    }
+    ck_assert_str_eq(device, "cuda");
+    use.library = library == NULL ? use.library : library;
+    use.ordinal = rank == NULL ? 0 : atoi(rank);
+    device_use(&use);
+    ck_assert_msg(device_open(reason, sizeof(reason)), "%s", reason);
+}
+
 /* Ours has built everything. */
 void host_needs(enum host_need need, const char *text)
 {
-    (void)need;
     (void)text;
+    if (need == HOST_TRANSPORT) {
+        device_prepare();
+    }
 }
 
 void host_unsupported(const char *call, const char *sentence)
