@@ -5,6 +5,7 @@
 #include "device/gpu_norm.h"
 #include "device/gpu_step.h"
 #include "device/gpu_tree.h"
+#include "device/gpu_values.h"
 
 /* The same source as on the host. */
 #include "device/limbs.c"
@@ -91,4 +92,9 @@ KERNEL hsdp_step(const struct gpu_step_args args)
 KERNEL hsdp_adamw(const struct gpu_adamw_args args)
 {
     kernel_adamw(&args, thread_self());
+}
+
+KERNEL hsdp_values(const struct gpu_values_args args)
+{
+    kernel_values(&args, thread_self());
 }

@@ -29,7 +29,8 @@
     X(DIVIDE, divide)                                                                              \
     X(NORM, norm)                                                                                  \
     X(STEP, step)                                                                                  \
-    X(ADAMW, adamw)
+    X(ADAMW, adamw)                                                                                \
+    X(VALUES, values)
 
 #define GPU_KERNEL_NUMBER(NAME, name) GPU_##NAME,
 enum gpu_kernel { GPU_KERNELS(GPU_KERNEL_NUMBER) GPU_N_KERNELS };
@@ -156,6 +157,21 @@ struct gpu_adamw_args {
     int32_t params_dtype;
     int32_t copy_dtype;
     uint32_t reserved;
+};
+
+/*
+ * dst = the reduction of the sources, as values_reduce (comm/values.h) computes it: any element
+ * type of the host's collectives, pairs in their order, up to GPU_TREE_MAX_SOURCES sources.
+ */
+struct gpu_values_args {
+    void *dst;
+    const void *sources;
+    uint64_t stride_bytes; /* of one source to the next */
+    uint64_t n_elems;
+    uint32_t n_sources;
+    int32_t reduce; /* HSDP_REDUCE_* */
+    uint32_t code;  /* HSDP_DTYPE_* */
+    uint32_t bits;
 };
 
 #endif /* DEVICE_GPU_KERNELS_H */

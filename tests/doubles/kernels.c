@@ -11,6 +11,7 @@
 #include "device/gpu_norm.h"
 #include "device/gpu_step.h"
 #include "device/gpu_tree.h"
+#include "device/gpu_values.h"
 #include "doubles/double.h"
 
 static uint64_t bytes_of(int32_t dtype, uint64_t n_elems)
@@ -95,6 +96,20 @@ static void adamw_list(const struct gpu_adamw_args *args, struct access_list *li
     access_append(list, args->factor, sizeof(float), false);
 }
 
+static uint64_t values_bytes(const struct gpu_values_args *args)
+{
+    return args->n_elems * (args->bits / 8);
+}
+
+static void values_list(const struct gpu_values_args *args, struct access_list *list)
+{
+    access_append(list, args->dst, values_bytes(args), true);
+    for (uint32_t source = 0; source < args->n_sources; source++) {
+        access_append(list, (const char *)args->sources + args->stride_bytes * source,
+                      values_bytes(args), false);
+    }
+}
+
 /* ---------------------------------------------------------- addresses of the device, and then */
 
 static void *shadow(const void *address, uint64_t n_bytes)
@@ -162,6 +177,13 @@ static void adamw_translate(struct gpu_adamw_args *args)
     args->factor = shadow(args->factor, sizeof(float));
 }
 
+static void values_translate(struct gpu_values_args *args)
+{
+    args->dst = shadow(args->dst, values_bytes(args));
+    args->sources =
+        shadow(args->sources, (args->n_sources - 1) * args->stride_bytes + values_bytes(args));
+}
+
 /* -------------------------------------------------------------------------------- the grids */
 
 /* All threads of a block. */
@@ -221,6 +243,7 @@ GRID(combine)
 GRID(tree)
 GRID(divide)
 GRID(adamw)
+GRID(values)
 
 /* -------------------------------------------------------------------------------- the table */
 
