@@ -37,6 +37,7 @@ struct view {
     uint8_t *bytes;
     uint64_t n_elems;
     struct element element;
+    int32_t device_type; /* that it has to have */
     bool is_there;
 };
 
@@ -101,10 +102,16 @@ static bool is_contiguous(const struct hsdp_tensor *tensor)
     return true;
 }
 
-static int32_t tensor_check(const struct hsdp_tensor *tensor, const char *what,
+static int32_t tensor_check(const struct hsdp_tensor *tensor, const char *what, int32_t device_type,
                             struct hsdp_error *reterr)
 {
-    if (tensor->device_type != HSDP_DEVICE_CPU) {
+    if (tensor->device_type != device_type && device_type == HSDP_DEVICE_CUDA) {
+        return error_set(reterr, HSDP_ERR_INVALID,
+                         "%s: device type %" PRId32 "; collectives of this job move memory of its "
+                         "CUDA device (%d)",
+                         what, tensor->device_type, HSDP_DEVICE_CUDA);
+    }
+    if (tensor->device_type != device_type) {
         return error_set(reterr, HSDP_ERR_UNSUPPORTED,
                          "%s: device type %" PRId32 "; this job moves memory of the CPU (%d)", what,
                          tensor->device_type, HSDP_DEVICE_CPU);
@@ -123,7 +130,7 @@ static int32_t tensor_check(const struct hsdp_tensor *tensor, const char *what,
 static int32_t view_take(const struct hsdp_tensor *tensor, const char *what, struct view *ret,
                          struct hsdp_error *reterr)
 {
-    int32_t status = tensor_check(tensor, what, reterr);
+    int32_t status = tensor_check(tensor, what, ret->device_type, reterr);
     char name[32];
 
     if (status == HSDP_OK) {
@@ -407,6 +414,8 @@ int32_t op_init(struct op *op, const struct hsdp_group *group, const struct hsdp
 
     memset(op, 0, sizeof(*op));
     memset(views, 0, sizeof(views));
+    views[0].device_type = group->job->has_device ? HSDP_DEVICE_CUDA : HSDP_DEVICE_CPU;
+    views[1].device_type = views[0].device_type;
     status = fields_check(group, spec, reterr);
     if (status == HSDP_OK) {
         status = views_take(group, spec, views, reterr);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/group_internal.h"
+#include "device/checksum.h"
 
 /* all_reduce (sum) of 8 fp32 elements */
 static void header_name(const struct coll_header *header, char *ret_text, size_t max_bytes)
@@ -29,6 +30,31 @@ static void header_name(const struct coll_header *header, char *ret_text, size_t
     element_name(header->element, element, sizeof(element));
     snprintf(ret_text, max_bytes, "%s%s%s of %" PRIu64 " %s elements", coll_name(header->kind),
              reduction, root, header->n_elems, element);
+}
+
+void header_text(const struct hsdp_group *group, const struct coll_header *header, char *ret_text,
+                 size_t max_bytes)
+{
+    const uint64_t *table = header->kind == HSDP_COLL_REDUCE_SCATTER ? header->send_elems
+                            : header->kind == HSDP_COLL_ALL_GATHER   ? header->recv_elems
+                                                                     : NULL;
+    struct coll_header named = *header;
+    uint64_t hash = TEXT_HASH_BASIS;
+    bool is_even = true;
+    size_t n_bytes;
+
+    for (uint32_t i = 0; table != NULL && i < group->n_ranks; i++) {
+        is_even = is_even && table[i] == table[0];
+        hash = checksum_mix(hash ^ table[i]);
+    }
+    if (header->kind == HSDP_COLL_ALL_TO_ALL || !is_even) {
+        named.n_elems = 0; /* members differ in it */
+    }
+    header_name(&named, ret_text, max_bytes);
+    n_bytes = strlen(ret_text);
+    if (!is_even) {
+        snprintf(ret_text + n_bytes, max_bytes - n_bytes, " #%04x", (unsigned)(hash & 0xffffu));
+    }
 }
 
 /* The sentence is the same whichever of the two finds it: the lower rank comes first. */

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/group_internal.h"
+#include "comm/nccl_coll.h"
 
 #define OPERATION       "group.connect"
 #define N_PER_EXCHANGE  16u
@@ -359,7 +360,8 @@ static int32_t communicators_make(struct hsdp_job *job, struct communicator **re
     free(all);
     *ret_first = last == NULL ? job->communicators : last->next;
     if (status == HSDP_OK && *ret_first != NULL) {
-        status = areas_share(job, *ret_first, reterr);
+        status = job->has_device ? nccl_coll_connect(job, *ret_first, reterr)
+                                 : areas_share(job, *ret_first, reterr);
     }
     return status;
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "comm/group_internal.h"
+#include "comm/nccl_coll.h"
 #include "plan/selector.h"
 
 /* --------------------------------------------------------------------------------- create */
@@ -311,10 +312,6 @@ static int32_t start_make(struct hsdp_group *group, const struct hsdp_coll_spec 
     struct coll_start *start;
     int32_t status = HSDP_OK;
 
-    if (n_specs == 0 || n_specs > UINT32_MAX / 2) {
-        return error_set(reterr, HSDP_ERR_INVALID, "group \"%s\": %" PRIu64 " collectives to start",
-                         group->name, n_specs);
-    }
     start = calloc(1, sizeof(*start) + n_specs * sizeof(start->ops[0]));
     if (start == NULL) {
         return error_set(reterr, HSDP_ERR_NO_MEMORY,
@@ -356,7 +353,7 @@ int32_t group_start(struct hsdp_group *group, const struct hsdp_coll_spec *specs
     uint64_t ticket = 0;
     int32_t status;
 
-    if (stream != NULL) {
+    if (stream != NULL && !group->job->has_device) {
         return error_set(reterr, HSDP_ERR_INVALID,
                          "group \"%s\": stream %p; the only stream of a CPU is NULL", group->name,
                          stream);
@@ -365,6 +362,13 @@ int32_t group_start(struct hsdp_group *group, const struct hsdp_coll_spec *specs
         return error_set(reterr, HSDP_ERR_STATE, "group \"%s\": %s", group->name,
                          job_is_connected(group->job) ? "group connect has not made it yet"
                                                       : "the job is not connected");
+    }
+    if (n_specs == 0 || n_specs > UINT32_MAX / 2) {
+        return error_set(reterr, HSDP_ERR_INVALID, "group \"%s\": %" PRIu64 " collectives to start",
+                         group->name, n_specs);
+    }
+    if (group->job->has_device) {
+        return nccl_coll_start(group, specs, n_specs, stream, ret_ticket, reterr);
     }
     status = start_make(group, specs, n_specs, &start, reterr);
     if (status != HSDP_OK) {
@@ -396,6 +400,7 @@ void group_destroy(struct hsdp_group *group)
         job_work_cancel(group->job, &group->starts->work);
         start_free(group->starts);
     }
+    nccl_coll_destroy(group);
     link = &group->job->groups;
     job_lock(group->job);
     while (*link != group) {

@@ -120,6 +120,8 @@ struct hsdp_group {
     uint32_t ranks[GROUP_MAX_RANKS];
     bool is_connected;
     struct coll_start *starts;
+    struct nccl_group *nccl; /* of a job of a device: its communicator; NULL of a group of one */
+    struct nccl_coll *colls; /* likewise: what it has started */
     struct op_queue collectives;
     struct op_queue sends[GROUP_MAX_RANKS];
     struct op_queue receives[GROUP_MAX_RANKS];
@@ -149,6 +151,9 @@ bool coll_reduces(int32_t kind);
 /* coll_match.c: compares another member's header with ours. */
 int32_t header_match(const struct hsdp_group *group, const struct op *op, uint32_t member,
                      const struct coll_header *other, struct hsdp_error *reterr);
+/** What all members of a group say alike of a collective, in words; they differ where it does. */
+void header_text(const struct hsdp_group *group, const struct coll_header *header, char *ret_text,
+                 size_t max_bytes);
 int32_t message_match(const struct hsdp_group *group, const struct op *op, uint32_t member,
                       const struct chunk_header *other, struct hsdp_error *reterr);
 

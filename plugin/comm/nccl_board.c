@@ -130,7 +130,7 @@ static bool post_read(const struct nccl_line *line, uint64_t number, struct nccl
     return atomic_load(&post->number) == number;
 }
 
-/* all-reduce (sum) of 64 elements of float32, unit "b.1" */
+/* all-reduce (sum) of 64 elements of float32, for "b.1" */
 static void signature_text(const struct nccl_signature *signature, char *ret_text, size_t max_bytes)
 {
     static const char *const kinds[] = {"all-gather", "reduce-scatter", "all-reduce", "broadcast",
@@ -153,8 +153,8 @@ static void signature_text(const struct nccl_signature *signature, char *ret_tex
                             " of %" PRIu64 " elements of %s", signature->n_elems,
                             dtypes[signature->dtype]);
     }
-    if (signature->unit[0] != '\0') {
-        snprintf(ret_text + n_bytes, max_bytes - (size_t)n_bytes, ", unit \"%s\"", signature->unit);
+    if (signature->what[0] != '\0') {
+        snprintf(ret_text + n_bytes, max_bytes - (size_t)n_bytes, ", for \"%s\"", signature->what);
     }
 }
 
@@ -162,8 +162,8 @@ static int32_t signatures_differ(const struct nccl_group *group, uint32_t peer,
                                  const struct nccl_signature *own,
                                  const struct nccl_signature *other, struct hsdp_error *reterr)
 {
-    char own_text[128];
-    char other_text[128];
+    char own_text[192];
+    char other_text[192];
 
     signature_text(own, own_text, sizeof(own_text));
     signature_text(other, other_text, sizeof(other_text));
@@ -172,7 +172,7 @@ static int32_t signatures_differ(const struct nccl_group *group, uint32_t peer,
               " does %s",
               group->n_collectives, group->name, group->ranks[peer], other_text,
               group->ranks[group->index], own_text);
-    error_where(reterr, NULL, group->name, own->unit);
+    error_where(reterr, NULL, group->name, NULL);
     reterr->sequence = group->n_collectives;
     return HSDP_ERR_MISMATCH;
 }

@@ -107,14 +107,14 @@ int32_t nccl_ask(struct nccl_engine *engine, struct hsdp_error *reterr)
 
 /* -------------------------------------------------------------------------------- collectives */
 
-/* Waits until the device has come to the one that was begun NCCL_MAX_QUEUED before. */
-static int32_t queue_await(struct nccl_engine *engine, struct nccl_group *group,
+/* Waits until the device has come to the one that was begun NCCL_MAX_QUEUED before; so far n. */
+static int32_t queue_await(struct nccl_engine *engine, const cu_event *queued, uint64_t n,
                            struct hsdp_error *reterr)
 {
-    cu_event oldest = group->queued[group->n_collectives % NCCL_MAX_QUEUED];
+    cu_event oldest = queued[n % NCCL_MAX_QUEUED];
     int32_t status = HSDP_OK;
 
-    while (status == HSDP_OK && group->n_collectives >= NCCL_MAX_QUEUED) {
+    while (status == HSDP_OK && n >= NCCL_MAX_QUEUED) {
         engine_leave(engine);
         status = gpu_event_query(&engine->gpu, oldest, reterr);
         engine_return(engine);
@@ -155,13 +155,14 @@ static int32_t collective_begin(struct nccl_task *task, struct nccl_group *group
                                 struct hsdp_error *reterr)
 {
     struct nccl_engine *engine = task->engine;
+    const char *what = task->what != NULL ? task->what : task->label.unit;
     int32_t status;
 
     assert(group->n_ranks > 1 && group->comm != NULL);
-    if (task->label.unit != NULL) {
-        snprintf(signature->unit, sizeof(signature->unit), "%s", task->label.unit);
+    if (what != NULL) {
+        snprintf(signature->what, sizeof(signature->what), "%s", what);
     }
-    status = queue_await(engine, group, reterr);
+    status = queue_await(engine, group->queued, group->n_collectives, reterr);
     if (status == HSDP_OK) {
         status = order_keep(engine, group, task->stream, reterr);
     }
@@ -177,11 +178,11 @@ static int32_t collective_begin(struct nccl_task *task, struct nccl_group *group
     return status;
 }
 
-static int32_t collective_end(struct nccl_task *task, struct nccl_group *group, nccl_result result,
-                              struct hsdp_error *reterr)
+/* `end` becomes the end of what was called. */
+static int32_t call_end(struct nccl_task *task, struct nccl_group *group, cu_event end,
+                        nccl_result result, struct hsdp_error *reterr)
 {
     struct nccl_engine *engine = task->engine;
-    cu_event end = group->queued[(group->n_collectives - 1) % NCCL_MAX_QUEUED];
     int32_t status = nccl_settle(engine, result, reterr);
 
     if (status == HSDP_OK) {
@@ -191,6 +192,14 @@ static int32_t collective_end(struct nccl_task *task, struct nccl_group *group, 
     engine->last_stream = task->stream;
     engine->last_event = end;
     return status;
+}
+
+static int32_t collective_end(struct nccl_task *task, struct nccl_group *group, nccl_result result,
+                              struct hsdp_error *reterr)
+{
+    cu_event end = group->queued[(group->n_collectives - 1) % NCCL_MAX_QUEUED];
+
+    return call_end(task, group, end, result, reterr);
 }
 
 int32_t nccl_all_gather(struct nccl_task *task, struct nccl_group *group, const void *send,
@@ -293,4 +302,29 @@ int32_t nccl_exchange(struct nccl_task *task, struct nccl_group *group,
                ? status
                : collective_end(task, group, messages_call(task, group, messages, n_messages),
                                 reterr);
+}
+
+/* Members that none of them concerns do not know of it, so there is nothing to show on the board.
+ */
+int32_t nccl_messages(struct nccl_task *task, struct nccl_group *group,
+                      const struct nccl_message *messages, uint32_t n_messages,
+                      struct hsdp_error *reterr)
+{
+    struct nccl_engine *engine = task->engine;
+    uint64_t n = group->n_messages;
+    int32_t status = queue_await(engine, group->sent, n, reterr);
+
+    if (status == HSDP_OK) {
+        status = order_keep(engine, group, task->stream, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = capture_look(engine, task->stream, reterr);
+    }
+    if (status != HSDP_OK) {
+        return status;
+    }
+    group->n_messages++;
+    nccl_begin(engine, group, "ncclGroupEnd");
+    return call_end(task, group, group->sent[n % NCCL_MAX_QUEUED],
+                    messages_call(task, group, messages, n_messages), reterr);
 }

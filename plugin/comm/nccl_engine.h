@@ -85,6 +85,8 @@ struct nccl_group {
     uint64_t n_collectives;
     struct nccl_board *board;
     cu_event queued[NCCL_MAX_QUEUED]; /* the ends of the last collectives, by their numbers */
+    cu_event sent[NCCL_MAX_QUEUED];   /* likewise of messages, of which there were n_messages */
+    uint64_t n_messages;
 };
 
 /** A list of ranks that this rank is in. */
@@ -115,6 +117,7 @@ enum nccl_task_state {
 };
 
 #define NCCL_TASK_MAX_GROUPS 4u
+#define NCCL_WHAT_BYTES      64u
 
 /**
  * Embedded in its owner's struct, and used again and again. What the owner sets before it submits
@@ -134,6 +137,8 @@ struct nccl_task {
     int32_t (*complete)(struct nccl_task *task, struct hsdp_error *reterr);
     struct nccl_group *groups[NCCL_TASK_MAX_GROUPS]; /* whose collectives it has: n_groups */
     uint32_t n_groups;
+    /* On the thread, or NULL: what comes next is part of, in words, for members to compare. */
+    const char *what;
     /* Private to the engine. */
     bool is_open; /* its ticket is */
     uint32_t lane;
@@ -198,6 +203,14 @@ struct nccl_message {
  * others are: every member calls it, also one that has no message.
  */
 int32_t nccl_exchange(struct nccl_task *task, struct nccl_group *group,
+                      const struct nccl_message *messages, uint32_t n_messages,
+                      struct hsdp_error *reterr);
+
+/**
+ * Messages between pairs of members, all at once: of those that it does not concern none calls it.
+ * Each is received by its peer's, in order; both sides have the same size.
+ */
+int32_t nccl_messages(struct nccl_task *task, struct nccl_group *group,
                       const struct nccl_message *messages, uint32_t n_messages,
                       struct hsdp_error *reterr);
 

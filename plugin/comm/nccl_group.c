@@ -66,6 +66,7 @@ static void group_free(struct nccl_engine *engine, struct nccl_group *group)
 {
     for (uint32_t i = 0; i < NCCL_MAX_QUEUED && *engine->job->alive != 0; i++) {
         gpu_event_destroy(&engine->gpu, group->queued[i]);
+        gpu_event_destroy(&engine->gpu, group->sent[i]);
     }
     free((void *)(uintptr_t)group->ranks);
     free((void *)(uintptr_t)group->name);
@@ -166,6 +167,9 @@ static int32_t group_open(struct nccl_engine *engine, struct hsdp_error *reterr)
     engine->opening = NULL;
     for (uint32_t i = 0; i < NCCL_MAX_QUEUED && status == HSDP_OK; i++) {
         status = gpu_event_create(&engine->gpu, &group->queued[i], reterr);
+        if (status == HSDP_OK) {
+            status = gpu_event_create(&engine->gpu, &group->sent[i], reterr);
+        }
     }
     if (status == HSDP_OK && group->n_ranks > 1) {
         status = communicator_init(engine, group, reterr);

@@ -18,7 +18,7 @@ struct nccl_signature {
     int32_t dtype;
     int32_t op;
     uint32_t root;
-    char unit[32]; /* cut */
+    char what[NCCL_WHAT_BYTES]; /* of what it is part: a unit, or a collective of the host; cut */
 };
 
 enum nccl_kind {

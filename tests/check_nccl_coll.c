@@ -1,0 +1,682 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The host's collectives on devices, by the doubles: every kind, dtype and form, bit for bit. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/nccl_coll.h"
+#include "comm/values.h"
+#include "device/fpmode.h"
+#include "device/kernels.h"
+#include "host.h"
+#include "ranks.h"
+#include "suite.h"
+
+#define LIMIT_MS  60000u
+#define MAX_RANKS 8u
+
+static const struct element elements[] = {
+    {HSDP_DTYPE_FLOAT, 32}, {HSDP_DTYPE_FLOAT, 64}, {HSDP_DTYPE_BFLOAT, 16},
+    {HSDP_DTYPE_FLOAT, 16}, {HSDP_DTYPE_UINT, 8},   {HSDP_DTYPE_INT, 8},
+    {HSDP_DTYPE_INT, 16},   {HSDP_DTYPE_INT, 32},   {HSDP_DTYPE_INT, 64},
+};
+
+static const struct element fp32 = {HSDP_DTYPE_FLOAT, 32};
+
+/* Empty, one, fewer than ranks, what each reduces as a whole, what all share, and its remainder. */
+static const uint64_t sizes[] = {0, 1, 3, 1000, 40000, 40003};
+
+/* A rank with a group of all. */
+struct scene {
+    struct host host;
+    hsdp_group *group;
+    uint32_t n_ranks;
+    uint32_t rank;
+};
+
+/* A tensor of one dimension, with its memory. */
+struct vector {
+    struct hsdp_tensor tensor;
+    int64_t n_elems;
+    struct element element;
+    uint8_t *bytes;
+};
+
+/* ------------------------------------------------------------------------------------- the scene
+ */
+
+static void device_fail(void *user, const char *sentence)
+{
+    (void)user;
+    ck_abort_msg("%s", sentence);
+}
+
+static char driver[4096];
+
+/* The double of the driver, and with it that of NCCL. */
+static void doubles_use(uint32_t rank)
+{
+    const char *folder = getenv("HSDP_TEST_DOUBLES");
+    struct device_use use = {.library = driver, .ordinal = (int32_t)rank, .fail = device_fail};
+    char library[4096];
+    char reason[256] = "";
+
+    ck_assert_msg(folder != NULL, "HSDP_TEST_DOUBLES names no folder");
+    snprintf(driver, sizeof(driver), "%s/libcuda.so.1", folder);
+    snprintf(library, sizeof(library), "%s/libnccl.so.2", folder);
+    setenv("HSDP_CUDA_LIBRARY", driver, 1);
+    setenv("HSDP_NCCL_LIBRARY", library, 1);
+    device_use(&use);
+    ck_assert_msg(device_open(reason, sizeof(reason)), "%s", reason);
+}
+
+static hsdp_group *group_open(struct scene *scene, const char *selector)
+{
+    struct hsdp_group_spec spec = HSDP_GROUP_SPEC_INIT;
+    struct host *host = &scene->host;
+    hsdp_group *group = NULL;
+
+    spec.selector = selector;
+    host_must(host, host->api->group->create(host->job, host->mesh, &spec, &group, &host->err));
+    host_must(host, host->api->group->connect(host->job, &host->err));
+    return group;
+}
+
+static uint32_t n_ranks_all; /* of the case; the ranks inherit it */
+
+static void scene_open(struct scene *scene, uint32_t rank)
+{
+    char dims[32];
+
+    doubles_use(rank);
+    snprintf(dims, sizeof(dims), "dp=%u", (unsigned)n_ranks_all);
+    host_join(&scene->host, rank, dims, "nccl_timeout_seconds=15");
+    scene->group = group_open(scene, "dp");
+    scene->n_ranks = n_ranks_all;
+    scene->rank = rank;
+}
+
+static void scene_close(struct scene *scene)
+{
+    scene->host.api->group->destroy(scene->group);
+    host_close(&scene->host);
+}
+
+static uint64_t scene_start(struct scene *scene, const struct hsdp_coll_spec *specs, uint64_t n)
+{
+    struct host *host = &scene->host;
+    uint64_t ticket = 0;
+
+    specs = device_specs(specs, sizeof(*specs), n);
+    host_must(host, host->api->group->start(scene->group, specs, sizeof(*specs), n, NULL, &ticket,
+                                            &host->err));
+    return ticket;
+}
+
+static void scene_run(struct scene *scene, const struct hsdp_coll_spec *specs, uint64_t n)
+{
+    struct host *host = &scene->host;
+    uint64_t ticket = scene_start(scene, specs, n);
+
+    host_must(host, host->api->job->ticket_wait(host->job, ticket, UINT64_MAX, &host->err));
+    device_land();
+}
+
+/* -------------------------------------------------------------------------------------- values */
+
+/* What a rank gives: any bits, the same whoever asks. */
+static void bytes_fill(uint8_t *bytes, uint64_t n_bytes, uint64_t seed, uint32_t rank)
+{
+    uint64_t state = seed * 977u + rank + 1u;
+
+    for (uint64_t i = 0; i < n_bytes; i++) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        bytes[i] = (uint8_t)(state >> 56);
+    }
+}
+
+static struct hsdp_tensor *vector_init(struct vector *vector, struct element element,
+                                       uint64_t n_elems)
+{
+    memset(vector, 0, sizeof(*vector));
+    vector->bytes = calloc((n_elems + 1) * element_bytes(element), 1);
+    vector->element = element;
+    vector->n_elems = (int64_t)n_elems;
+    vector->tensor.base = vector->bytes;
+    vector->tensor.device_type = HSDP_DEVICE_CPU;
+    vector->tensor.n_dims = 1;
+    vector->tensor.shape = &vector->n_elems;
+    vector->tensor.dtype_code = element.code;
+    vector->tensor.dtype_bits = element.bits;
+    vector->tensor.dtype_lanes = 1;
+    return &vector->tensor;
+}
+
+static void vector_fill(struct vector *vector, uint64_t seed, uint32_t rank)
+{
+    bytes_fill(vector->bytes, (uint64_t)vector->n_elems * element_bytes(vector->element), seed,
+               rank);
+}
+
+static bool is_nan(const uint8_t *at, struct element element)
+{
+    uint16_t half;
+    float single;
+    double wide;
+
+    if (element.code != HSDP_DTYPE_FLOAT && element.code != HSDP_DTYPE_BFLOAT) {
+        return false;
+    }
+    if (element.bits == 64) {
+        memcpy(&wide, at, sizeof(wide));
+        return isnan(wide);
+    }
+    if (element.bits == 32) {
+        memcpy(&single, at, sizeof(single));
+        return isnan(single);
+    }
+    memcpy(&half, at, sizeof(half));
+    return (half & 0x7fffu) > (element.code == HSDP_DTYPE_BFLOAT ? 0x7f80u : 0x7c00u);
+}
+
+static void bytes_expect(const char *what, struct element element, const uint8_t *found,
+                         const uint8_t *expected, uint64_t n_elems)
+{
+    uint64_t n_bytes = element_bytes(element);
+    char name[32];
+
+    element_name(element, name, sizeof(name));
+    for (uint64_t i = 0; i < n_elems; i++) {
+        ck_assert_msg(
+            memcmp(found + i * n_bytes, expected + i * n_bytes, n_bytes) == 0 ||
+                (is_nan(found + i * n_bytes, element) && is_nan(expected + i * n_bytes, element)),
+            "%s of %u %s: element %u is another one", what, (unsigned)n_elems, name, (unsigned)i);
+    }
+}
+
+/* What n_elems of all ranks' n_all, from `first`, are reduced to. */
+static uint8_t *reduced(struct scene *scene, struct element element, int32_t reduce, uint64_t seed,
+                        const uint64_t range[3])
+{
+    const uint64_t elem_bytes = element_bytes(element);
+    uint8_t *result = calloc((range[2] + 1) * elem_bytes, 1);
+    const void *sources[MAX_RANKS];
+    uint8_t *all[MAX_RANKS];
+    struct values_spec spec = {.dst = result,
+                               .sources = sources,
+                               .n_sources = scene->n_ranks,
+                               .element = element,
+                               .n_elems = range[2],
+                               .reduce = reduce,
+                               .kernels = kernels_path(0)};
+    struct fp_mode mode;
+
+    for (uint32_t rank = 0; rank < scene->n_ranks; rank++) {
+        all[rank] = malloc((range[0] + 1) * elem_bytes);
+        bytes_fill(all[rank], range[0] * elem_bytes, seed, rank);
+        sources[rank] = all[rank] + range[1] * elem_bytes;
+    }
+    mode = fp_mode_enter();
+    values_reduce(&spec);
+    fp_mode_leave(mode);
+    for (uint32_t rank = 0; rank < scene->n_ranks; rank++) {
+        free(all[rank]);
+    }
+    return result;
+}
+
+/* ------------------------------------------------------------------------------------ all_reduce
+ */
+
+static void all_reduce_expect(struct scene *scene, struct element element, int32_t reduce,
+                              uint64_t n_elems, bool is_in_place)
+{
+    const uint64_t range[3] = {n_elems, 0, n_elems};
+    struct hsdp_coll_spec spec = HSDP_COLL_SPEC_INIT;
+    struct vector from, to;
+    uint8_t *expected = reduced(scene, element, reduce, n_elems, range);
+
+    spec.kind = HSDP_COLL_ALL_REDUCE;
+    spec.reduce = reduce;
+    spec.input = vector_init(&from, element, n_elems);
+    spec.output = is_in_place ? &from.tensor : vector_init(&to, element, n_elems);
+    vector_fill(&from, n_elems, scene->rank);
+    scene_run(scene, &spec, 1);
+    bytes_expect("all_reduce", element, is_in_place ? from.bytes : to.bytes, expected, n_elems);
+    free(from.bytes);
+    free(is_in_place ? NULL : to.bytes);
+    free(expected);
+}
+
+static void all_reduce_rank(uint32_t rank, void *shared)
+{
+    struct scene scene;
+
+    (void)shared;
+    scene_open(&scene, rank);
+    for (int i = 0; i < N_OF(elements); i++) {
+        for (int32_t reduce = HSDP_REDUCE_SUM; reduce <= HSDP_REDUCE_MIN; reduce++) {
+            if (element_reduces(elements[i], reduce)) {
+                all_reduce_expect(&scene, elements[i], reduce, sizes[(i + reduce) % N_OF(sizes)],
+                                  i % 2 == 0);
+            }
+        }
+    }
+    for (int i = 0; i < N_OF(sizes); i++) {
+        all_reduce_expect(&scene, fp32, HSDP_REDUCE_SUM, sizes[i], true);
+        all_reduce_expect(&scene, elements[2], HSDP_REDUCE_MEAN, sizes[i], false);
+    }
+    scene_close(&scene);
+}
+
+static const uint32_t worlds[] = {1, 2, 3, 4, 8};
+
+START_TEST(all_reduce_has_the_bits_of_shared_memory)
+{
+    n_ranks_all = worlds[_i];
+    ranks_run(n_ranks_all, LIMIT_MS, all_reduce_rank, NULL);
+}
+END_TEST
+
+static void large_rank(uint32_t rank, void *shared)
+{
+    const uint64_t n_elems = COLL_SCRATCH_BYTES / 4 + 1001; /* more than goes at once */
+    struct scene scene;
+
+    (void)shared;
+    scene_open(&scene, rank);
+    all_reduce_expect(&scene, fp32, HSDP_REDUCE_SUM, n_elems, true);
+    scene_close(&scene);
+}
+
+START_TEST(all_reduce_of_more_than_its_scratch_goes_in_chunks)
+{
+    n_ranks_all = 2;
+    ranks_run(n_ranks_all, LIMIT_MS, large_rank, NULL);
+}
+END_TEST
+
+/* -------------------------------------------------------------------------------- the other kinds
+ */
+
+/* Members' numbers of elements: all alike, or none. */
+static uint64_t counts_fill(struct scene *scene, uint64_t n_elems, bool is_even,
+                            uint64_t counts[MAX_RANKS])
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < scene->n_ranks; i++) {
+        counts[i] = is_even ? n_elems : n_elems + 3u * i - (i == 1 ? n_elems + 3u : 0);
+        sum += counts[i];
+    }
+    return sum;
+}
+
+static uint64_t counts_before(const uint64_t counts[MAX_RANKS], uint32_t member)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < member; i++) {
+        sum += counts[i];
+    }
+    return sum;
+}
+
+static void scatter_expect(struct scene *scene, struct element element, uint64_t n_elems,
+                           bool is_even)
+{
+    struct hsdp_coll_spec spec = HSDP_COLL_SPEC_INIT;
+    uint64_t counts[MAX_RANKS];
+    const uint64_t n_all = counts_fill(scene, n_elems, is_even, counts);
+    const uint64_t range[3] = {n_all, counts_before(counts, scene->rank), counts[scene->rank]};
+    uint8_t *expected = reduced(scene, element, HSDP_REDUCE_SUM, n_elems, range);
+    struct vector from, to;
+
+    spec.kind = HSDP_COLL_REDUCE_SCATTER;
+    spec.input = vector_init(&from, element, n_all);
+    spec.output = vector_init(&to, element, range[2]);
+    spec.send_elems = is_even ? NULL : counts;
+    vector_fill(&from, n_elems, scene->rank);
+    scene_run(scene, &spec, 1);
+    bytes_expect("reduce_scatter", element, to.bytes, expected, range[2]);
+    free(from.bytes);
+    free(to.bytes);
+    free(expected);
+}
+
+static void gather_expect(struct scene *scene, struct element element, uint64_t n_elems,
+                          bool is_even)
+{
+    struct hsdp_coll_spec spec = HSDP_COLL_SPEC_INIT;
+    uint64_t counts[MAX_RANKS];
+    const uint64_t n_all = counts_fill(scene, n_elems, is_even, counts);
+    const uint64_t elem_bytes = element_bytes(element);
+    struct vector from, to;
+    uint8_t *expected = calloc((n_all + 1) * elem_bytes, 1);
+
+    spec.kind = HSDP_COLL_ALL_GATHER;
+    spec.input = vector_init(&from, element, counts[scene->rank]);
+    spec.output = vector_init(&to, element, n_all);
+    spec.recv_elems = is_even ? NULL : counts;
+    vector_fill(&from, n_elems, scene->rank);
+    for (uint32_t rank = 0; rank < scene->n_ranks; rank++) {
+        bytes_fill(expected + counts_before(counts, rank) * elem_bytes, counts[rank] * elem_bytes,
+                   n_elems, rank);
+    }
+    scene_run(scene, &spec, 1);
+    bytes_expect("all_gather", element, to.bytes, expected, n_all);
+    free(from.bytes);
+    free(to.bytes);
+    free(expected);
+}
+
+/* From rank a to rank b go n + a + 2 b elements, which a numbers by b. */
+static void exchange_expect(struct scene *scene, uint64_t n, bool is_in_place)
+{
+    struct hsdp_coll_spec spec = HSDP_COLL_SPEC_INIT;
+    uint64_t sent[MAX_RANKS], received[MAX_RANKS];
+    uint64_t n_sent = 0, n_received = 0;
+    struct vector from, to;
+
+    for (uint32_t i = 0; i < scene->n_ranks; i++) {
+        sent[i] = is_in_place ? n : n + scene->rank + 2u * i;
+        received[i] = is_in_place ? n : n + i + 2u * scene->rank;
+        n_sent += sent[i];
+        n_received += received[i];
+    }
+    spec.kind = HSDP_COLL_ALL_TO_ALL;
+    spec.input = vector_init(&from, elements[7], n_sent);
+    vector_init(&to, elements[7], n_received);
+    spec.output = is_in_place ? &from.tensor : &to.tensor;
+    spec.send_elems = is_in_place ? NULL : sent;
+    spec.recv_elems = is_in_place ? NULL : received;
+    for (uint32_t i = 0; i < scene->n_ranks; i++) {
+        for (uint64_t k = 0; k < sent[i]; k++) {
+            ((int32_t *)(void *)from.bytes)[counts_before(sent, i) + k] =
+                (int32_t)(scene->rank * 1000u + i);
+        }
+    }
+    scene_run(scene, &spec, 1);
+    for (uint32_t i = 0; i < scene->n_ranks; i++) {
+        const int32_t *own = (int32_t *)(void *)(is_in_place ? from.bytes : to.bytes);
+
+        for (uint64_t k = 0; k < received[i]; k++) {
+            ck_assert_int_eq(own[counts_before(received, i) + k],
+                             (int32_t)(i * 1000u + scene->rank));
+        }
+    }
+    free(from.bytes);
+    free(to.bytes);
+}
+
+static void broadcast_expect(struct scene *scene, uint32_t root, uint64_t n_elems)
+{
+    struct hsdp_coll_spec spec = HSDP_COLL_SPEC_INIT;
+    uint8_t *expected = malloc(n_elems * 2 + 1);
+    struct vector vector;
+
+    vector_init(&vector, elements[2], n_elems);
+    vector_fill(&vector, n_elems, scene->rank);
+    bytes_fill(expected, n_elems * 2, n_elems, root);
+    spec.kind = HSDP_COLL_BROADCAST;
+    spec.peer = root;
+    spec.input = scene->rank == root ? &vector.tensor : NULL;
+    spec.output = scene->rank == root && n_elems % 2 == 0 ? NULL : &vector.tensor;
+    scene_run(scene, &spec, 1);
+    bytes_expect("broadcast", elements[2], vector.bytes, expected, n_elems);
+    free(vector.bytes);
+    free(expected);
+}
+
+static void kinds_rank(uint32_t rank, void *shared)
+{
+    struct scene scene;
+
+    (void)shared;
+    scene_open(&scene, rank);
+    for (int i = 0; i < N_OF(elements); i++) {
+        scatter_expect(&scene, elements[i], 100 + (uint64_t)i, i % 2 == 0);
+        scatter_expect(&scene, elements[i], 5000, i % 2 != 0);
+        gather_expect(&scene, elements[i], 100 + (uint64_t)i, i % 2 == 0);
+        gather_expect(&scene, elements[i], 3, i % 2 != 0);
+    }
+    for (uint64_t n = 0; n < 300; n += 99) {
+        exchange_expect(&scene, n, false);
+        exchange_expect(&scene, n, true);
+        broadcast_expect(&scene, (uint32_t)n % scene.n_ranks, n);
+    }
+    scene_close(&scene);
+}
+
+START_TEST(collectives_of_every_kind_move_what_they_say)
+{
+    n_ranks_all = worlds[_i];
+    ranks_run(n_ranks_all, LIMIT_MS, kinds_rank, NULL);
+}
+END_TEST
+
+/* -------------------------------------------------------------------------------------- messages
+ */
+
+static struct hsdp_coll_spec message(int32_t kind, uint32_t peer, const struct hsdp_tensor *tensor)
+{
+    struct hsdp_coll_spec spec = HSDP_COLL_SPEC_INIT;
+
+    spec.kind = kind;
+    spec.peer = peer;
+    spec.input = kind == HSDP_COLL_SEND ? tensor : NULL;
+    spec.output = kind == HSDP_COLL_SEND ? NULL : tensor;
+    return spec;
+}
+
+/* Around a ring, with oneself, and a sum among them; then between two of the ranks alone. */
+static void messages_rank(uint32_t rank, void *shared)
+{
+    struct scene scene;
+    struct vector given, taken, own, copy, sum;
+    struct hsdp_coll_spec specs[5];
+    uint32_t next, last;
+
+    (void)shared;
+    scene_open(&scene, rank);
+    next = (rank + 1) % scene.n_ranks;
+    last = (rank + scene.n_ranks - 1) % scene.n_ranks;
+    specs[0] = message(HSDP_COLL_SEND, next, vector_init(&given, elements[7], 33));
+    specs[1] = message(HSDP_COLL_RECV, last, vector_init(&taken, elements[7], 33));
+    specs[2] = message(HSDP_COLL_RECV, rank, vector_init(&copy, elements[0], 5));
+    specs[3] = message(HSDP_COLL_SEND, rank, vector_init(&own, elements[0], 5));
+    specs[4] = (struct hsdp_coll_spec)HSDP_COLL_SPEC_INIT;
+    specs[4].kind = HSDP_COLL_ALL_REDUCE;
+    specs[4].input = specs[4].output = vector_init(&sum, elements[7], 1);
+    ((int32_t *)(void *)given.bytes)[32] = (int32_t)rank;
+    ((float *)(void *)own.bytes)[4] = 2.5f;
+    ((int32_t *)(void *)sum.bytes)[0] = 1;
+    scene_run(&scene, specs, 5);
+    ck_assert_int_eq(((int32_t *)(void *)taken.bytes)[32], (int32_t)last);
+    ck_assert(((float *)(void *)copy.bytes)[4] == 2.5f);
+    ck_assert_int_eq(((int32_t *)(void *)sum.bytes)[0], (int32_t)scene.n_ranks);
+    if (rank < 2) {
+        specs[0] = message(rank == 0 ? HSDP_COLL_SEND : HSDP_COLL_RECV, 1 - rank, &given.tensor);
+        for (int i = 0; i < 6; i++) { /* more than are queued */
+            scene_run(&scene, specs, 1);
+        }
+        ck_assert_int_eq(((int32_t *)(void *)given.bytes)[32], 0);
+    }
+    specs[4].kind = HSDP_COLL_BARRIER;
+    specs[4].input = specs[4].output = NULL;
+    scene_run(&scene, &specs[4], 1);
+    free(given.bytes);
+    free(taken.bytes);
+    free(own.bytes);
+    free(copy.bytes);
+    free(sum.bytes);
+    scene_close(&scene);
+}
+
+START_TEST(messages_reach_whom_they_are_for)
+{
+    n_ranks_all = 3;
+    ranks_run(n_ranks_all, LIMIT_MS, messages_rank, NULL);
+}
+END_TEST
+
+/* -------------------------------------------------------------------------------------- refusals
+ */
+
+static void refuse(struct scene *scene, const struct hsdp_coll_spec *specs, uint64_t n,
+                   int32_t status, const char *text)
+{
+    struct host *host = &scene->host;
+
+    host_must_refuse(
+        host,
+        host->api->group->start(scene->group, specs, sizeof(*specs), n, NULL, NULL, &host->err),
+        status, text);
+}
+
+static void refusals_rank(uint32_t rank, void *shared)
+{
+    struct hsdp_coll_spec spec = HSDP_COLL_SPEC_INIT;
+    struct vector vector;
+    struct scene scene;
+
+    (void)shared;
+    scene_open(&scene, rank);
+    spec.kind = HSDP_COLL_ALL_REDUCE;
+    spec.input = spec.output = vector_init(&vector, fp32, 4);
+    refuse(&scene, &spec, 1, HSDP_ERR_INVALID, "move memory of its CUDA device");
+    refuse(&scene, &spec, 0, HSDP_ERR_INVALID, "n_specs");
+    vector.tensor.device_type = HSDP_DEVICE_CUDA; /* it is not touched */
+    vector.tensor.dtype_code = HSDP_DTYPE_INT;
+    spec.reduce = HSDP_REDUCE_MEAN;
+    refuse(&scene, &spec, 1, HSDP_ERR_UNSUPPORTED, "the mean of int32 is not built");
+    spec = message(HSDP_COLL_SEND, rank, &vector.tensor);
+    refuse(&scene, &spec, 1, HSDP_ERR_UNSUPPORTED, "its receive");
+    spec = message(HSDP_COLL_RECV, rank, &vector.tensor);
+    refuse(&scene, &spec, 1, HSDP_ERR_UNSUPPORTED, "its receive");
+    all_reduce_expect(&scene, fp32, HSDP_REDUCE_SUM, 3, true); /* the group works on */
+    free(vector.bytes);
+    scene_close(&scene);
+}
+
+START_TEST(start_refuses_what_devices_cannot_do)
+{
+    n_ranks_all = 2;
+    ranks_run(n_ranks_all, LIMIT_MS, refusals_rank, NULL);
+}
+END_TEST
+
+static void mismatch_rank(uint32_t rank, void *shared)
+{
+    struct hsdp_coll_spec spec = HSDP_COLL_SPEC_INIT;
+    struct scene scene;
+    struct host *host = &scene.host;
+    struct vector vector;
+    uint64_t ticket = 0;
+    int32_t status;
+
+    (void)shared;
+    scene_open(&scene, rank);
+    spec.kind = HSDP_COLL_ALL_REDUCE;
+    spec.input = spec.output = vector_init(&vector, fp32, rank == 1 ? 7 : 13);
+    ticket = scene_start(&scene, &spec, 1);
+    status = host->api->job->ticket_wait(host->job, ticket, UINT64_MAX, &host->err);
+    if (status == HSDP_ERR_ABORTED) { /* the other one was faster */
+        status = host->api->job->status(host->job, &host->err);
+    }
+    ck_assert_int_eq(status, HSDP_ERR_MISMATCH);
+    ck_assert_msg(strstr(host->err.message, "of 7 fp32") != NULL &&
+                      strstr(host->err.message, "of 13 fp32") != NULL,
+                  "%s", host->err.message);
+    free(vector.bytes);
+    scene.host.api->group->destroy(scene.group);
+    host_leave(host);
+}
+
+START_TEST(counts_that_differ_are_told_to_both)
+{
+    n_ranks_all = 2;
+    ranks_run(n_ranks_all, LIMIT_MS, mismatch_rank, NULL);
+}
+END_TEST
+
+/* ---------------------------------------------------------------------------------- many at once
+ */
+
+/* Groups of rows and columns, several under way in each, waited for in another order. */
+static void groups_rank(uint32_t rank, void *shared)
+{
+    struct hsdp_coll_spec spec = HSDP_COLL_SPEC_INIT;
+    uint64_t tickets[8];
+    struct vector vectors[8];
+    hsdp_group *groups[2];
+    struct scene scene;
+    struct host *host = &scene.host;
+
+    (void)shared;
+    doubles_use(rank);
+    host_join(host, rank, "dp=2,cp=2", "nccl_timeout_seconds=15");
+    groups[0] = group_open(&scene, "dp");
+    groups[1] = group_open(&scene, "cp");
+    spec.kind = HSDP_COLL_ALL_REDUCE;
+    for (int i = 0; i < 8; i++) {
+        spec.input = spec.output = vector_init(&vectors[i], elements[7], 100);
+        ((int32_t *)(void *)vectors[i].bytes)[99] = (int32_t)rank + i;
+        scene.group = groups[i % 2];
+        tickets[i] = scene_start(&scene, &spec, 1);
+    }
+    for (int i = 8; i-- > 0;) {
+        host_must(host, host->api->job->ticket_wait(host->job, tickets[i], UINT64_MAX, &host->err));
+    }
+    device_land();
+    for (int i = 0; i < 8; i++) {
+        int32_t other = (int32_t)(i % 2 == 0 ? rank ^ 2u : rank ^ 1u);
+
+        ck_assert_int_eq(((int32_t *)(void *)vectors[i].bytes)[99], (int32_t)rank + other + 2 * i);
+        free(vectors[i].bytes);
+    }
+    host->api->group->destroy(groups[0]);
+    host->api->group->destroy(groups[1]);
+    host_close(host);
+}
+
+START_TEST(several_groups_have_collectives_under_way)
+{
+    n_ranks_all = 4;
+    ranks_run(n_ranks_all, LIMIT_MS, groups_rank, NULL);
+}
+END_TEST
+
+/* They are built where the suites are, but for a build of some suites alone. */
+static void doubles_need(void)
+{
+    const char *folder = getenv("HSDP_TEST_DOUBLES");
+    char library[4096];
+
+    snprintf(library, sizeof(library), "%s/libnccl.so.2", folder == NULL ? "/nowhere" : folder);
+    if (access(library, R_OK) != 0) {
+        printf("%s is not there\n", library);
+        exit(77);
+    }
+}
+
+Suite *module_suite(void)
+{
+    Suite *suite = suite_create("nccl_coll");
+    TCase *tcase = tcase_create("nccl_coll");
+
+    doubles_need();
+    tcase_set_timeout(tcase, 0); /* ranks have a limit of their own */
+    tcase_add_loop_test(tcase, all_reduce_has_the_bits_of_shared_memory, 0, N_OF(worlds));
+    tcase_add_test(tcase, all_reduce_of_more_than_its_scratch_goes_in_chunks);
+    tcase_add_loop_test(tcase, collectives_of_every_kind_move_what_they_say, 0, N_OF(worlds));
+    tcase_add_test(tcase, messages_reach_whom_they_are_for);
+    tcase_add_test(tcase, start_refuses_what_devices_cannot_do);
+    tcase_add_test(tcase, counts_that_differ_are_told_to_both);
+    tcase_add_test(tcase, several_groups_have_collectives_under_way);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
