@@ -35,9 +35,11 @@ static void bytes_fill(uint8_t *bytes, uint64_t n_bytes, uint64_t seed, uint32_t
 {
     uint64_t state = seed * 977u + rank + 1u;
 
-    for (uint64_t i = 0; i < n_bytes; i++) {
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        bytes[i] = (uint8_t)(state >> 56);
+    for (uint64_t i = 0; i < n_bytes; i += sizeof(state)) {
+        const uint64_t n = n_bytes - i < sizeof(state) ? n_bytes - i : sizeof(state);
+
+        state = (state ^ state >> 29) * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        memcpy(bytes + i, &state, n);
     }
 }
 

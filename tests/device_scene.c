@@ -64,7 +64,7 @@ void scene_open(struct scene *scene, uint32_t rank, uint32_t n_ranks)
 
     doubles_use(rank);
     snprintf(dims, sizeof(dims), "dp=%u", (unsigned)n_ranks);
-    host_join(&scene->host, rank, dims, "nccl_timeout_seconds=15");
+    host_join(&scene->host, rank, dims, "nccl_timeout_seconds=40");
     scene->group = scene_group(scene, "dp");
     scene->n_ranks = n_ranks;
     scene->rank = rank;
