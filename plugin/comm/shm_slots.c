@@ -104,12 +104,7 @@ static int32_t readers_await(struct store *store, uint32_t unit, uint32_t next,
     int32_t status;
 
     if (reduction->stage == SHM_QUEUED && !reduction->is_absent) {
-        error_set(reterr, HSDP_ERR_STATE,
-                  "unit.unshard: unit \"%s\": its gradient slot is occupied by unit \"%s\", which "
-                  "waits for an earlier unit of its pass; that one's reduce or skip was expected",
-                  store->plan->units[next].name, store->plan->units[unit].name);
-        error_where(reterr, "unit.unshard", NULL, store->plan->units[next].name);
-        return HSDP_ERR_STATE;
+        return transport_slot_refuse(store->plan, unit, next, reterr);
     }
     if (slot_is_unread(store, reduction) &&
         (reduction->stage == SHM_SOURCE || reduction->contributors->n_ranks == 1)) {

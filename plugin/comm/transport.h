@@ -279,6 +279,11 @@ struct transport_ops {
 };
 
 extern const struct transport_ops shm_transport;
+extern const struct transport_ops nccl_transport;
+
+/** HSDP_ERR_STATE: the gradient slot of `next` is that of a unit which waits for its turn. */
+int32_t transport_slot_refuse(const struct hsdp_plan *plan, uint32_t unit, uint32_t next,
+                              struct hsdp_error *reterr);
 
 /** The transport of a connected job. */
 const struct transport_ops *transport_of(const struct hsdp_job *job);

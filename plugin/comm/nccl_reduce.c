@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The NCCL store: reductions are submitted in the order of their pass. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stddef.h>
+
+#include "base/error.h"
+#include "comm/nccl_store.h"
+
+static bool task_is_open(const struct nccl_task *task)
+{
+    uint64_t state = atomic_load(&task->state);
+
+    return state == NCCL_TASK_QUEUED || state == NCCL_TASK_ISSUED;
+}
+
+/* ------------------------------------------------------------------------------------ submitting
+ */
+
+/*
+ * Contributions take the way by an inner sum where both G and R\G span more than one rank; and
+ * where G spans one, if an inner sum rests or will: what has rested is not rounded to the wire
+ * again. All ranks of R choose alike, since they make the same passes.
+ */
+static bool is_staged(const struct nccl_reduction *reduction)
+{
+    const struct nccl_class *class = nccl_class_of(reduction->store, reduction->unit);
+
+    return class->outer.n_ranks > 1 &&
+           (class->inner.n_ranks > 1 || reduction->scope != HSDP_SCOPE_FULL ||
+            reduction->has_inner);
+}
+
+/* What a reduction leaves behind; what it finds it has taken with it. */
+static void marks_set(struct nccl_unit *u, const struct nccl_reduction *reduction)
+{
+    if (reduction->scope == HSDP_SCOPE_NONE) {
+        u->has_local = u->has_local || !reduction->is_absent || reduction->taken != NULL;
+        return;
+    }
+    u->has_local = false;
+    u->has_inner = reduction->is_staged && reduction->scope == HSDP_SCOPE_INNER;
+    u->has_step = u->has_step || !u->has_inner;
+}
+
+/* As much as over shared memory: docs/numbers.md, and the plan's report of traffic. */
+static void reduction_count(struct store *store, const struct nccl_reduction *reduction)
+{
+    const struct nccl_class *class = nccl_class_of(store, reduction->unit);
+    const uint64_t *shards = store->plan->units[reduction->unit].buffers[0].shard_elems;
+    uint64_t wire_bytes = dtype_bytes(nccl_plan_class(store, reduction->unit)->reduce_dtype);
+    struct plan_part part = plan_step_part(store->plan, reduction->unit);
+    bool is_outer = reduction->is_staged || class->inner.n_ranks == 1;
+    const struct nccl_ranks *last = is_outer ? &class->outer : &class->inner;
+
+    if (reduction->is_staged) {
+        nccl_count(&class->inner, shards[HSDP_SHARD_GRAD] * wire_bytes);
+        wire_bytes = sizeof(float);
+    }
+    if (reduction->scope == HSDP_SCOPE_FULL || !reduction->is_staged) {
+        nccl_count(last, part.n_elems * wire_bytes);
+        nccl_count_bytes(last, (shards[HSDP_SHARD_STEP] - part.n_elems) * sizeof(float));
+    }
+}
+
+static void groups_set(struct nccl_reduction *reduction)
+{
+    const struct nccl_class *class = nccl_class_of(reduction->store, reduction->unit);
+    const struct nccl_ranks *ranks[] = {&class->inner, &class->later, &class->replicas};
+    struct nccl_task *task = &reduction->task;
+
+    task->n_groups = 0;
+    for (int i = 0; i < 3 && reduction->scope != HSDP_SCOPE_NONE; i++) {
+        if (ranks[i]->n_ranks > 1) {
+            task->groups[task->n_groups++] = ranks[i]->group;
+        }
+    }
+}
+
+static int32_t reduction_submit(struct nccl_reduction *reduction, uint64_t *ret_ticket,
+                                struct hsdp_error *reterr)
+{
+    struct store *store = reduction->store;
+    struct nccl_unit *u = &store->units[reduction->unit];
+    struct nccl_late *late = &u->late[1 - u->next_late];
+
+    reduction->has_local = u->has_local;
+    reduction->has_inner = u->has_inner;
+    reduction->has_step = u->has_step;
+    reduction->taken = late->has ? late : NULL;
+    reduction->is_staged = is_staged(reduction);
+    late->has = false;
+    marks_set(u, reduction);
+    if (reduction->scope != HSDP_SCOPE_NONE) {
+        reduction_count(store, reduction);
+    }
+    groups_set(reduction);
+    reduction->task.label.sequence = ++nccl_class_of(store, reduction->unit)->n_reductions;
+    reduction->state = NCCL_REDUCTION_SUBMITTED;
+    return nccl_task_submit(&reduction->task, ret_ticket, reterr);
+}
+
+/* -------------------------------------------------------------------------------------- the queue
+ */
+
+static void queue_remove(struct store *store, struct nccl_reduction *reduction)
+{
+    struct nccl_reduction **place = &store->queue;
+
+    while (*place != reduction) {
+        place = &(*place)->next;
+    }
+    *place = reduction->next;
+}
+
+/* The first in the order of its pass of those whose turn has come; NULL = there is none. */
+static struct nccl_reduction *queue_due(const struct store *store, const uint64_t *turn)
+{
+    struct nccl_reduction *first = NULL;
+
+    for (struct nccl_reduction *r = store->queue; r != NULL; r = r->next) {
+        if (r->turn == turn && r->position <= *turn &&
+            (first == NULL || r->position < first->position)) {
+            first = r;
+        }
+    }
+    return first;
+}
+
+/*
+ * A turn is raised just before a unit is handed over, so what has waited for that unit is submitted
+ * here, behind it.
+ */
+static int32_t queue_submit(struct store *store, const uint64_t *turn, struct hsdp_error *reterr)
+{
+    struct nccl_reduction *reduction = queue_due(store, turn);
+    int32_t status = HSDP_OK;
+
+    while (reduction != NULL && status == HSDP_OK) {
+        queue_remove(store, reduction);
+        status = reduction_submit(reduction, NULL, reterr);
+        reduction = queue_due(store, turn);
+    }
+    return status;
+}
+
+static struct nccl_reduction *waiting_reduction(struct work *work)
+{
+    return (struct nccl_reduction *)((char *)work - offsetof(struct nccl_reduction, waiting));
+}
+
+static int32_t waiting_progress(struct work *work, struct hsdp_error *reterr)
+{
+    const struct nccl_reduction *reduction = waiting_reduction(work);
+
+    (void)reterr;
+    return reduction->state == NCCL_REDUCTION_QUEUED || task_is_open(&reduction->task)
+               ? HSDP_PENDING
+               : HSDP_OK;
+}
+
+static const struct wait *waiting_blocker(struct work *work)
+{
+    struct nccl_reduction *reduction = waiting_reduction(work);
+
+    return reduction->state == NCCL_REDUCTION_QUEUED ? NULL : &reduction->task.label;
+}
+
+static int32_t waiting_order(struct work *work, void *stream, struct hsdp_error *reterr)
+{
+    struct nccl_reduction *reduction = waiting_reduction(work);
+
+    if (reduction->state == NCCL_REDUCTION_QUEUED) { /* nothing is on its way */
+        return job_ticket_wait(reduction->store->job, work->ticket, UINT64_MAX, reterr);
+    }
+    return nccl_task_order(&reduction->task, (cu_stream)stream, reterr);
+}
+
+static void waiting_finish(struct work *work, int32_t status)
+{
+    (void)status;
+    waiting_reduction(work)->is_waiting = false;
+}
+
+static int32_t reduction_enqueue(struct store *store, struct nccl_reduction *reduction,
+                                 uint64_t *ret_ticket, struct hsdp_error *reterr)
+{
+    reduction->state = NCCL_REDUCTION_QUEUED;
+    reduction->next = store->queue;
+    store->queue = reduction;
+    reduction->is_waiting = true;
+    reduction->waiting.progress = waiting_progress;
+    reduction->waiting.blocker = waiting_blocker;
+    reduction->waiting.order = waiting_order;
+    reduction->waiting.finish = waiting_finish;
+    return job_work_start(store->job, &reduction->waiting, ret_ticket, reterr);
+}
+
+/* ------------------------------------------------------------------------------------- the table
+ */
+
+/* What was in the slot is whole once the host's stream has come to this. */
+static int32_t slot_hand_over(struct store *store, const struct store_gradient *gradient,
+                              struct hsdp_error *reterr)
+{
+    struct nccl_unit *u = &store->units[gradient->unit];
+    cu_event event = plan_is_trainable(store->plan, gradient->unit) ? u->handed : u->consumed;
+
+    if (gradient->is_absent) {
+        return HSDP_OK;
+    }
+    return gpu_event_record(store->gpu, event, (cu_stream)gradient->stream, reterr);
+}
+
+static void reduction_init(struct store *store, const struct store_gradient *gradient)
+{
+    uint32_t unit = gradient->unit;
+    struct nccl_reduction *reduction = &store->units[unit].reduction;
+    uint64_t wire_bytes = dtype_bytes(nccl_plan_class(store, unit)->reduce_dtype);
+
+    reduction->turn = gradient->turn;
+    reduction->position = gradient->position;
+    reduction->scope = gradient->scope;
+    reduction->is_absent = gradient->is_absent;
+    reduction->task.stream = store->gpu->reduce_stream;
+    reduction->task.run = nccl_reduction_run;
+    reduction->task.label.operation = "reduce";
+    reduction->task.label.group = nccl_class_of(store, unit)->reduce_name;
+    reduction->task.label.unit = store->plan->units[unit].name;
+    reduction->task.label.n_bytes = store->plan->units[unit].buffers[0].n_elems * wire_bytes;
+}
+
+int32_t nccl_reduce(struct store *store, const struct store_gradient *gradient,
+                    uint64_t *ret_ticket, struct hsdp_error *reterr)
+{
+    struct nccl_unit *u = &store->units[gradient->unit];
+    struct nccl_reduction *reduction = &u->reduction;
+    int32_t status = HSDP_OK;
+
+    assert(reduction->state != NCCL_REDUCTION_QUEUED); /* its pass has ended */
+    if (reduction->is_waiting) {
+        status = job_ticket_wait(store->job, reduction->waiting.ticket, UINT64_MAX, reterr);
+    }
+    if (status == HSDP_OK) { /* the last microbatch's */
+        status = nccl_task_await(&reduction->task, reterr);
+    }
+    if (status == HSDP_OK) {
+        status = slot_hand_over(store, gradient, reterr);
+    }
+    if (status != HSDP_OK) {
+        return status;
+    }
+    *ret_ticket = 0;
+    if (plan_is_trainable(store->plan, gradient->unit)) { /* else they are of aliases, taken up */
+        if (store->n_reductions != NULL) {
+            atomic_fetch_add_explicit(store->n_reductions, 1, memory_order_relaxed);
+        }
+        u->next_late = 1 - u->next_late; /* what comes from now on joins the next reduction */
+        reduction_init(store, gradient);
+        status = *gradient->turn >= gradient->position
+                     ? reduction_submit(reduction, ret_ticket, reterr)
+                     : reduction_enqueue(store, reduction, ret_ticket, reterr);
+    }
+    return status == HSDP_OK ? queue_submit(store, gradient->turn, reterr) : status;
+}
+
+const struct wait *nccl_reduce_blocker(const struct store *store, uint32_t unit)
+{
+    const struct nccl_reduction *reduction = &store->units[unit].reduction;
+
+    return reduction->state == NCCL_REDUCTION_QUEUED || task_is_open(&reduction->task)
+               ? &reduction->task.label
+               : NULL;
+}
+
+int32_t nccl_drain(struct store *store, struct hsdp_error *reterr)
+{
+    int32_t status = HSDP_OK;
+
+    for (uint32_t unit = 0; unit < store->plan->n_units && status == HSDP_OK; unit++) {
+        status = nccl_task_await_issue(&store->units[unit].reduction.task, reterr);
+    }
+    return status;
+}
