@@ -151,9 +151,10 @@ static void past_compare_all(struct allocation *allocation, const struct past_ac
             allocation->accesses[n_kept++] = allocation->accesses[i];
         }
     }
-    memmove(&allocation->accesses[n_kept], &allocation->accesses[n_before],
-            (allocation->n_accesses - n_before) * sizeof(*allocation->accesses));
-    allocation->n_accesses -= n_before - n_kept;
+    for (uint32_t i = n_before; i < allocation->n_accesses; i++) { /* what was cut off */
+        allocation->accesses[n_kept++] = allocation->accesses[i];
+    }
+    allocation->n_accesses = n_kept;
 }
 
 static struct past_access access_make(const struct double_access *access, const char *name)
