@@ -52,12 +52,14 @@ nccl_result ncclGetVersion(int32_t *ret_version)
 #define cuDriverGetVersion                       cuDriverGetVersionInstead
 #define cuDeviceGetCount                         cuDeviceGetCountInstead
 #define cuDeviceGetAttribute                     cuDeviceGetAttributeInstead
+#define cuDeviceGetUuid                          cuDeviceGetUuidInstead
 #define cuGetErrorName                           cuGetErrorNameInstead
 CUDA_FUNCTIONS(CUDA_STAND_IN)
 #undef cuInit
 #undef cuDriverGetVersion
 #undef cuDeviceGetCount
 #undef cuDeviceGetAttribute
+#undef cuDeviceGetUuid
 #undef cuGetErrorName
 
 int cuDriverGetVersion(int *ret_version)
@@ -90,6 +92,17 @@ int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
     *ret_value = attribute == CU_ATTRIBUTE_CAPABILITY_MAJOR   ? ARCHITECTURE / 10
                  : attribute == CU_ATTRIBUTE_CAPABILITY_MINOR ? ARCHITECTURE % 10
                                                               : 1;
+    return 0;
+}
+
+/* Each process sees another one. */
+int cuDeviceGetUuid(struct cu_uuid *ret_uuid, int device)
+{
+    pid_t self = getpid();
+
+    (void)device;
+    memset(ret_uuid, 0, sizeof(*ret_uuid));
+    memcpy(ret_uuid, &self, sizeof(self));
     return 0;
 }
 

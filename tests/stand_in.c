@@ -3,6 +3,7 @@
 #include "stand_in.h"
 
 #include <check.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,29 @@ const char *stand_in_build(const char *name, const char *options)
              compiler == NULL ? "cc" : compiler, options, source, source, folder, name, source);
     ck_assert_msg(system(command) == 0, "%s", command);
     return stand_in_path(name);
+}
+
+const char *double_path(const char *name)
+{
+    static char found[512];
+    const char *doubles = getenv("HSDP_TEST_DOUBLES");
+
+    ck_assert_ptr_nonnull(doubles);
+    snprintf(found, sizeof(found), "%s/%s", doubles, name);
+    return found;
+}
+
+uint64_t double_races(void)
+{
+    void *library = dlopen(double_path("libcuda.so.1"), RTLD_NOW | RTLD_NOLOAD);
+    uint64_t (*n_races)(void) = NULL;
+    void *symbol;
+
+    ck_assert_ptr_nonnull(library);
+    symbol = dlsym(library, "double_n_races");
+    ck_assert_ptr_nonnull(symbol);
+    memcpy(&n_races, &symbol, sizeof(symbol)); /* ISO C has no cast from data to function */
+    return n_races();
 }
 
 const char *stand_in_write(const char *name, const void *bytes, size_t n_bytes)
