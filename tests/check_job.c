@@ -130,6 +130,39 @@ END_TEST
 
 /* ----------------------------------------------------------------------------------- settings */
 
+/* ------------------------------------------------------------------------- waiting for a device */
+
+static void looking_rank(uint32_t rank, void *shared)
+{
+    struct hsdp_job *job = test_job_open("3");
+    struct hsdp_error err = HSDP_ERROR_INIT;
+    uint64_t mine = 0;
+    uint64_t all[RANKS_MAX];
+    const uint64_t second_ns = UINT64_C(1000000000);
+
+    (void)shared;
+    status_assert(job_device_look(job, second_ns, &err), HSDP_OK, &err);
+    if (rank == 1) {
+        status_assert(job_device_look(job, 3 * second_ns, &err), HSDP_ERR_TIMEOUT, &err);
+    } else {
+        status_assert(job_exchange(job, "test", &mine, sizeof(mine), all, &err), HSDP_ERR_TIMEOUT,
+                      &err);
+    }
+    ck_assert_str_eq(err.message, "device: timeout after 3.0 s on rank 1: its device has not come "
+                                  "to what was enqueued");
+    ck_assert_str_eq(err.operation, "device");
+    ck_assert_uint_eq(err.waited_ms, 3000);
+    status_assert(job_device_look(job, 0, &err), HSDP_ERR_TIMEOUT, &err);
+    test_job_drop(job);
+}
+
+/* Whoever waits for its own device too long fails the job on all ranks. */
+START_TEST(job_device_look_too_late_is_a_timeout_on_all)
+{
+    ranks_run(2, RANKS_LIMIT_MS, looking_rank, NULL);
+}
+END_TEST
+
 static void changing_rank(uint32_t rank, void *shared)
 {
     struct hsdp_job *job = test_job_open("10");
@@ -374,6 +407,7 @@ Suite *module_suite(void)
     tcase_add_test(tcase, job_exchange_of_two_operations_mismatches_on_all);
     tcase_add_loop_test(tcase, job_share_memory_is_seen_by_all, 1, 4);
     tcase_add_test(tcase, job_share_memory_of_too_much_is_refused_on_all);
+    tcase_add_test(tcase, job_device_look_too_late_is_a_timeout_on_all);
     tcase_add_test(tcase, job_setting_set_changes_a_timeout_on_all);
     tcase_add_test(tcase, job_setting_set_of_two_values_mismatches_on_all);
     tcase_add_test(tcase, job_phases_nest_and_the_innermost_counts);
