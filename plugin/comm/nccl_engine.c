@@ -236,6 +236,8 @@ static void thread_end(struct nccl_engine *engine)
     pthread_mutex_unlock(&engine->lock);
     if (is_abandoned) {
         wedged_remove();
+        /* what the host has lent stays as it is: it has left, and its callbacks with it */
+        atomic_store(&engine->gpu.is_stuck, engine->gpu.allocator.free != NULL);
         job_unref(job);
     }
 }
@@ -390,6 +392,7 @@ static bool end_await(struct nccl_engine *engine)
         engine->is_orphaned = true;
         job_ref(engine->job);
         wedged_add(engine);
+        atomic_store(&engine->gpu.is_stuck, true); /* to give memory back would be to wait */
     }
     pthread_mutex_unlock(&engine->lock);
     return has_ended;

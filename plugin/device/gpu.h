@@ -33,7 +33,8 @@ struct gpu {
         void (*free)(void *user, void *base, uint64_t n_bytes, int32_t kind, void *stream);
         void *user;
     } allocator;
-    /* Work on the streams does not end: what it may still use is not given back any more. */
+    /* Work on the streams does not end, or the cleaning up of it: what it may still use is not
+     * given back any more. */
     _Atomic bool is_stuck;
 };
 

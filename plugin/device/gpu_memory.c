@@ -40,14 +40,13 @@ bool gpu_is_idle_soon(struct gpu *gpu)
     const struct timespec pause = {.tv_nsec = IDLE_LOOK_NS};
     uint64_t deadline_ns = clock_deadline_ns(IDLE_WAIT_MS);
 
-    while (!streams_are_idle(gpu)) {
-        if (atomic_load(&gpu->is_stuck) || clock_now_ns() >= deadline_ns) {
+    while (!atomic_load(&gpu->is_stuck) && !streams_are_idle(gpu)) {
+        if (clock_now_ns() >= deadline_ns) {
             atomic_store(&gpu->is_stuck, true); /* who comes next does not wait again */
-            return false;
         }
         nanosleep(&pause, NULL);
     }
-    return true;
+    return !atomic_load(&gpu->is_stuck);
 }
 
 /* -------------------------------------------------------------------------------------- memory */
