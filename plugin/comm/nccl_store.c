@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "comm/job_internal.h"
 
 int32_t nccl_dtype(enum dtype dtype)
 {
@@ -101,7 +102,7 @@ static int32_t store_create(struct hsdp_job *job, const struct hsdp_plan *plan,
     return arrays_allocate(store, reterr);
 }
 
-/* What has no place to run may be zeroed by whom it likes: this waits until it is. */
+/* For who waits for all that is on the stream. */
 static int32_t nothing_run(struct nccl_task *task, struct hsdp_error *reterr)
 {
     (void)task;
@@ -147,6 +148,19 @@ static void unit_events_destroy(struct store *store, struct nccl_unit *u)
     }
 }
 
+/* In a child of the process there is no device. */
+static void device_leave(struct store *store)
+{
+    if (job_check_process(store->job, NULL) != HSDP_OK) {
+        return;
+    }
+    for (uint32_t unit = 0; store->units != NULL && unit < store->plan->n_units; unit++) {
+        unit_events_destroy(store, &store->units[unit]);
+    }
+    gpu_event_destroy(store->gpu, store->written);
+    nccl_memory_free(store);
+}
+
 static void store_close(struct store *store)
 {
     if (store == NULL) {
@@ -160,11 +174,7 @@ static void store_close(struct store *store)
         nccl_task_fini(&store->classes[c].publish.task);
     }
     nccl_task_fini(&store->cold.task);
-    for (uint32_t unit = 0; store->units != NULL && unit < store->plan->n_units; unit++) {
-        unit_events_destroy(store, &store->units[unit]);
-    }
-    gpu_event_destroy(store->gpu, store->written);
-    nccl_memory_free(store);
+    device_leave(store);
     free(store->step.words);
     free(store->units);
     free(store->occupants);
