@@ -153,6 +153,23 @@ static void units_add(struct hsdp_plan *plan)
     }
 }
 
+static void more_add(struct hsdp_plan *plan, const char *what)
+{
+    int64_t shape[8];
+    struct hsdp_param_spec spec;
+    uint32_t param;
+
+    if (strcmp(what, "large") == 0) {
+        fixture_param(plan, fixture_unit(plan, "large"), "large", "[1024,1024]");
+    } else if (strcmp(what, "tie") == 0) {
+        spec = fixture_param_spec(fixture_unit(plan, "t"), "t", "[1000]", shape);
+        spec.tied_over = "pp";
+        ok(plan_add_param(plan, &spec, &param, &err));
+    } else if (what[0] != '\0') {
+        expert_add(plan, what);
+    }
+}
+
 void pair_open(struct pair *pair, const struct pair_case *row)
 {
     memset(pair, 0, sizeof(*pair));
@@ -162,9 +179,7 @@ void pair_open(struct pair *pair, const struct pair_case *row)
     pair->rank = job_rank(pair->job);
     pair->plan = fixture_plan(row->dims, pair->rank, row->settings);
     units_add(pair->plan);
-    if (row->expert[0] != '\0') {
-        expert_add(pair->plan, row->expert);
-    }
+    more_add(pair->plan, row->expert);
     fixture_finish(pair->plan);
     ck_assert_ptr_eq(transport_of(pair->job), &nccl_transport);
     ok(shm_transport.open(pair->job, pair->plan, &pair->shm, &err));

@@ -10,7 +10,8 @@
 struct pair_case {
     const char *dims;     /* as of fixture_mesh */
     const char *settings; /* of the plan */
-    const char *expert;   /* "" = none: over which dimensions units of a second class are one */
+    const char *expert;   /* "" = none: over which dimensions units of a second class are one;
+                             or "tie": a parameter of all stages, or "large": one of 4 MiB */
     int32_t scopes[3];    /* of the microbatches of a window, the last one full */
     bool is_exact;        /* sums are equal bit for bit; else nearly */
 };
