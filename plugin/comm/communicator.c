@@ -58,6 +58,13 @@ void communicator_unmap(struct communicator *communicator)
 
 void communicators_free(struct hsdp_job *job)
 {
+    while (job->gone_groups != NULL) {
+        struct hsdp_group *next = job->gone_groups->next;
+
+        nccl_coll_free(job->gone_groups);
+        group_free(job->gone_groups);
+        job->gone_groups = next;
+    }
     while (job->communicators != NULL) {
         struct communicator *next = job->communicators->next;
 

@@ -88,7 +88,7 @@ static void counters_register(struct hsdp_group *group)
     group->n_operations = job_counter_register(group->job, name);
 }
 
-static void group_free(struct hsdp_group *group)
+void group_free(struct hsdp_group *group)
 {
     free(group->name);
     free(group);
@@ -391,7 +391,9 @@ int32_t group_start(struct hsdp_group *group, const struct hsdp_coll_spec *specs
 
 void group_destroy(struct hsdp_group *group)
 {
+    struct hsdp_job *job = group == NULL ? NULL : group->job;
     struct hsdp_group **link;
+    bool is_kept;
 
     if (group == NULL) {
         return;
@@ -400,20 +402,26 @@ void group_destroy(struct hsdp_group *group)
         job_work_cancel(group->job, &group->starts->work);
         start_free(group->starts);
     }
-    nccl_coll_destroy(group);
+    is_kept = !nccl_coll_destroy(group);
     link = &group->job->groups;
     job_lock(group->job);
     while (*link != group) {
         link = &(*link)->next;
     }
     *link = group->next;
-    job_unlock(group->job);
+    if (is_kept) {
+        group->next = job->gone_groups;
+        job->gone_groups = group;
+    }
+    job_unlock(job);
     if (group->communicator != NULL) {
         communicator_unmap(group->communicator);
         if (group->n_ranks == 1) {
             free(group->communicator);
         }
     }
-    job_unref(group->job);
-    group_free(group);
+    if (!is_kept) {
+        group_free(group);
+    }
+    job_unref(job);
 }

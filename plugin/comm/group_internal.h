@@ -133,6 +133,7 @@ struct hsdp_group {
 };
 
 /* group.c */
+void group_free(struct hsdp_group *group);
 void group_write_ledger(const struct hsdp_group *group, struct text *text);
 
 /* communicator.c */

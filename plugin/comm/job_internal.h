@@ -161,6 +161,7 @@ struct hsdp_job {
     struct communicator *communicators;
     struct probe *probe;       /* a test's; NULL = none */
     struct hsdp_group *groups; /* not destroyed, newest first; guarded by lock */
+    struct hsdp_group *gone_groups; /* destroyed while a device was at their collectives */
 };
 
 /* The ranks of this node, of a job that has a control block. */

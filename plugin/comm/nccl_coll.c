@@ -93,13 +93,16 @@ int32_t nccl_coll_connect(struct hsdp_job *job, const struct communicator *first
 
 static void coll_free(struct nccl_coll *coll)
 {
+    const bool is_child = *coll->group->job->alive == 0; /* which has no device */
     struct gpu *gpu = job_gpu(coll->group->job);
 
     nccl_task_fini(&coll->task);
-    if (coll->begin != NULL) {
+    if (coll->begin != NULL && !is_child) {
         gpu_event_destroy(gpu, coll->begin);
     }
-    gpu_free(gpu, &coll->scratch);
+    if (!is_child) {
+        gpu_free(gpu, &coll->scratch);
+    }
     free(coll->ops);
     free(coll);
 }
@@ -338,7 +341,7 @@ int32_t nccl_coll_start(struct hsdp_group *group, const struct hsdp_coll_spec *s
     return nccl_task_submit(&coll->task, ret_ticket, reterr);
 }
 
-void nccl_coll_destroy(struct hsdp_group *group)
+void nccl_coll_free(struct hsdp_group *group)
 {
     while (group->colls != NULL) {
         struct nccl_coll *coll = group->colls;
@@ -346,4 +349,22 @@ void nccl_coll_destroy(struct hsdp_group *group)
         group->colls = coll->next;
         coll_free(coll);
     }
+}
+
+bool nccl_coll_destroy(struct hsdp_group *group)
+{
+    struct nccl_coll **link = &group->colls;
+
+    while (*link != NULL) {
+        struct nccl_coll *coll = *link;
+
+        nccl_task_abandon(&coll->task);
+        if (nccl_task_is_held(&coll->task)) {
+            link = &coll->next;
+        } else {
+            *link = coll->next;
+            coll_free(coll);
+        }
+    }
+    return group->colls == NULL;
 }

@@ -42,8 +42,13 @@ int32_t nccl_coll_start(struct hsdp_group *group, const struct hsdp_coll_spec *s
                         uint64_t n_specs, void *stream, uint64_t *ret_ticket,
                         struct hsdp_error *reterr);
 
-/** Gives back what a group has had under way. */
-void nccl_coll_destroy(struct hsdp_group *group);
+/**
+ * Gives back what a group has had under way; waits for nobody. False where a device is not through
+ * with all of it: then the group is kept, for nccl_coll_free.
+ */
+bool nccl_coll_destroy(struct hsdp_group *group);
+/** Gives back what groups that were kept have had. The engine is closed. */
+void nccl_coll_free(struct hsdp_group *group);
 
 /* nccl_coll_move.c: on the NCCL thread */
 int32_t nccl_coll_run(struct nccl_task *task, struct hsdp_error *reterr);

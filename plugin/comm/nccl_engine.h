@@ -152,6 +152,13 @@ int32_t nccl_task_init(struct hsdp_job *job, struct nccl_task *task, struct hsdp
  * the job has failed. */
 void nccl_task_fini(struct nccl_task *task);
 
+/** Nobody waits for it any more: its ticket is one of an owner that has gone. It goes on by itself,
+ * and its owner keeps it until the engine is closed. */
+void nccl_task_abandon(struct nccl_task *task);
+
+/** Whether the thread or the device has something to do with it still. */
+bool nccl_task_is_held(const struct nccl_task *task);
+
 /** From submit until its ticket is done: a call of the host has seen that the device is. */
 bool nccl_task_is_open(const struct nccl_task *task);
 

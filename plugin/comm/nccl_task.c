@@ -13,7 +13,7 @@
 #define RELEASE_MS    1500u /* how long a thread may be away before its tasks go without it */
 #define MAX_N_STREAMS 8u    /* that are told apart while looking */
 
-static bool is_held(const struct nccl_task *task)
+bool nccl_task_is_held(const struct nccl_task *task)
 {
     uint64_t state = atomic_load(&task->state);
 
@@ -132,10 +132,10 @@ static void task_release(struct nccl_task *task)
     int failed = 0;
 
     pthread_mutex_lock(&engine->lock);
-    while (is_held(task) && !engine->is_orphaned && !engine->has_ended && failed == 0) {
+    while (nccl_task_is_held(task) && !engine->is_orphaned && !engine->has_ended && failed == 0) {
         failed = pthread_cond_timedwait(&engine->rest, &engine->lock, &limit);
     }
-    engine->is_orphaned |= is_held(task);
+    engine->is_orphaned |= nccl_task_is_held(task);
     pthread_mutex_unlock(&engine->lock);
 }
 
@@ -158,6 +158,14 @@ void nccl_task_fini(struct nccl_task *task)
     }
     free(task->entries);
     memset(task, 0, sizeof(*task));
+}
+
+void nccl_task_abandon(struct nccl_task *task)
+{
+    if (task->is_open) {
+        job_work_cancel(task->engine->job, &task->work);
+        task->is_open = false;
+    }
 }
 
 bool nccl_task_is_open(const struct nccl_task *task)
@@ -206,7 +214,7 @@ int32_t nccl_task_submit(struct nccl_task *task, uint64_t *ret_ticket, struct hs
     if (status != HSDP_OK) {
         return status;
     }
-    assert(!task->is_open && !is_held(task));
+    assert(!task->is_open && !nccl_task_is_held(task));
     task->work.label = &task->label;
     task->work.progress = task_progress;
     task->work.blocker = task_blocker;
@@ -241,7 +249,7 @@ static int32_t state_await(struct nccl_task *task, enum nccl_task_state state,
 
 int32_t nccl_task_await_issue(struct nccl_task *task, struct hsdp_error *reterr)
 {
-    return is_held(task) ? state_await(task, NCCL_TASK_ISSUED, reterr) : HSDP_OK;
+    return nccl_task_is_held(task) ? state_await(task, NCCL_TASK_ISSUED, reterr) : HSDP_OK;
 }
 
 int32_t nccl_task_await(struct nccl_task *task, struct hsdp_error *reterr)
