@@ -148,7 +148,10 @@ static void past_compare_all(struct allocation *allocation, const struct past_ac
 
     for (uint32_t i = 0; i < n_before; i++) {
         if (past_compare(allocation, i, now, clock)) {
-            allocation->accesses[n_kept++] = allocation->accesses[i];
+            if (n_kept < i) {
+                allocation->accesses[n_kept] = allocation->accesses[i];
+            }
+            n_kept++;
         }
     }
     for (uint32_t i = n_before; i < allocation->n_accesses; i++) { /* what was cut off */
