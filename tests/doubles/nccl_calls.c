@@ -171,7 +171,7 @@ static nccl_result operation_call(struct operation *operation, int32_t op, int32
             atomic_store(&comm->state, result);
         }
     }
-    left = group_leave(comm);
+    left = group_leave();
     return call_leave(result != NCCL_OK ? result : left);
 }
 

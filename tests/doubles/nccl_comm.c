@@ -189,7 +189,7 @@ nccl_result job_run(struct job *job)
 static nccl_result call_refuse(struct ncclComm *comm, nccl_result result)
 {
     group_fail(result);
-    group_leave(NULL);
+    group_leave();
     if (comm != NULL && comm->magic == COMM_LIVE && comm->config.blocking == 0) {
         atomic_store(&comm->state, result);
     }
@@ -235,7 +235,7 @@ nccl_result ncclCommInitRankConfig(nccl_comm *ret_comm, int32_t n_ranks, struct 
     job.comm->context = context;
     *ret_comm = job.comm;
     group_add_job(&job);
-    return call_leave(group_leave(job.comm));
+    return call_leave(group_leave());
 }
 
 nccl_result ncclCommSplit(nccl_comm comm, int32_t color, int32_t key, nccl_comm *ret_comm,
@@ -265,7 +265,7 @@ nccl_result ncclCommSplit(nccl_comm comm, int32_t color, int32_t key, nccl_comm 
     job.child->parent = comm;
     job.child->context = comm->context;
     group_add_job(&job);
-    return call_leave(group_leave(comm));
+    return call_leave(group_leave());
 }
 
 nccl_result ncclCommFinalize(nccl_comm comm)
@@ -289,7 +289,7 @@ nccl_result ncclCommFinalize(nccl_comm comm)
     }
     comm->is_finalized = true;
     group_add_job(&job);
-    return call_leave(group_leave(comm));
+    return call_leave(group_leave());
 }
 
 nccl_result ncclCommDestroy(nccl_comm comm)
@@ -307,7 +307,7 @@ nccl_result ncclCommDestroy(nccl_comm comm)
         return call_refuse(NULL, result);
     }
     group_add_job(&job);
-    return call_leave(group_leave(NULL));
+    return call_leave(group_leave());
 }
 
 nccl_result ncclCommAbort(nccl_comm comm)
@@ -329,7 +329,7 @@ nccl_result ncclCommAbort(nccl_comm comm)
     }
     comm_stop(comm);
     group_add_job(&job);
-    return call_leave(group_leave(NULL));
+    return call_leave(group_leave());
 }
 
 nccl_result ncclCommRevoke(nccl_comm comm, int32_t flags)
@@ -355,7 +355,7 @@ nccl_result ncclCommRevoke(nccl_comm comm, int32_t flags)
     launch_collect(comm, true);
     atomic_store(&comm->state, NCCL_OK);
     group_add_job(&job);
-    return call_leave(group_leave(comm));
+    return call_leave(group_leave());
 }
 
 nccl_result ncclCommGetAsyncError(nccl_comm comm, nccl_result *ret_error)

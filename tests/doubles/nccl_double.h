@@ -217,8 +217,11 @@ void group_add_operation(const struct operation *operation);
 void group_add_job(const struct job *job);
 /** A call within the group has failed, so the group has. */
 void group_fail(nccl_result result);
-/** The result of the call `comm` was for; NULL = of ncclGroupEnd. */
-nccl_result group_leave(struct ncclComm *comm);
+/**
+ * Issues the group if it was the outermost. What goes on on a thread is in progress, also where it
+ * ends before the call: the real library may say either.
+ */
+nccl_result group_leave(void);
 bool group_is_open(void);
 /** Collects the thread whose work is done; waits for it first if told to. */
 void launch_collect(struct ncclComm *comm, bool waits);

@@ -411,18 +411,10 @@ static nccl_result group_close(void)
     return launch_start(launch);
 }
 
-nccl_result group_leave(struct ncclComm *comm)
+nccl_result group_leave(void)
 {
-    nccl_result result = NCCL_OK;
-
     group.depth--;
-    if (group.depth == 0) {
-        result = group_close();
-    }
-    if (result == NCCL_IN_PROGRESS && comm != NULL) {
-        result = atomic_load(&comm->state);
-    }
-    return result;
+    return group.depth == 0 ? group_close() : NCCL_OK;
 }
 
 nccl_result ncclGroupStart(void)
@@ -438,5 +430,5 @@ nccl_result ncclGroupEnd(void)
     if (!group_is_open()) {
         return call_leave(nccl_fail(NCCL_BAD_USAGE, "ncclGroupEnd: no group was started"));
     }
-    return call_leave(group_leave(NULL));
+    return call_leave(group_leave());
 }
