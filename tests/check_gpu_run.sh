@@ -70,6 +70,8 @@ else
 fi
 export HSDP_GPU_PARTS='kernels'
 ends "the kernels" 0 '^kernels +ok ' "$build"
+says "their results and speed are a figure" '^kernels +ok .* bits as on the CPU; at least [0-9]+ % of a copy'
+HSDP_DOUBLE_FAULTS=launch_fails=3 ends "a kernel that fails is shown" 1 '^kernels +FAILED ' "$build"
 export HSDP_GPU_PARTS='nothing'
 ends "parts that were not asked for are told" 77 '^conform +not here .*not among HSDP_GPU_PARTS' "$build"
 

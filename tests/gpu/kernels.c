@@ -16,7 +16,7 @@
 #include "kernel_values.h"
 
 enum {
-    CHECKED_ELEMS = (1 << 20) + 37,
+    CHECKED_ELEMS = (1 << 18) + 37,
     SMALL_ELEMS = 10007,
     MAX_TIMED_ELEMS = 1 << 27,
     MIN_TIMED_ELEMS = 1 << 16,
