@@ -142,6 +142,7 @@ static void looking_rank(uint32_t rank, void *shared)
 
     (void)shared;
     status_assert(job_device_look(job, second_ns, &err), HSDP_OK, &err);
+    status_assert(job_exchange(job, "test", &mine, sizeof(mine), all, &err), HSDP_OK, &err);
     if (rank == 1) {
         status_assert(job_device_look(job, 3 * second_ns, &err), HSDP_ERR_TIMEOUT, &err);
     } else {
