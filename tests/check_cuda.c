@@ -2,11 +2,13 @@
 /* Loading the CUDA driver: what is refused, and in which words; opening a device. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "device/cuda.h"
 #include "device/gpu.h"
+#include "device/gpu_image.h"
 #include "stand_in.h"
 #include "suite.h"
 
@@ -149,6 +151,146 @@ START_TEST(gpu_open_device_that_is_not_there_says_how_many_are)
 }
 END_TEST
 
+/* --------------------------------------------------------------- what the driver may answer */
+
+static const struct {
+    const char *answer;
+    int32_t status;
+    const char *sentence;
+} openings[] = {
+    {"cuDeviceGet=101", HSDP_ERR_UNAVAILABLE,
+     "cuDeviceGetAttribute: error 101 (finding the device)"},
+    {"cuDevicePrimaryCtxRetain=2", HSDP_ERR_NO_MEMORY,
+     "cuDevicePrimaryCtxRetain: error 2 (the context of device 0)"},
+    {"cuDevicePrimaryCtxRetain=46", HSDP_ERR_UNAVAILABLE,
+     "cuDevicePrimaryCtxRetain: error 46 (the context of device 0)"},
+    {"cuCtxPushCurrent_v2=201", HSDP_ERR_DEVICE,
+     "cuCtxPushCurrent: error 201 (the device's context)"},
+    {"cuStreamCreateWithPriority=2", HSDP_ERR_DEVICE,
+     "cuStreamCreateWithPriority: error 2 (streams of the job)"},
+};
+
+START_TEST(gpu_open_that_the_driver_refuses_names_call_and_answer)
+{
+    const char *library = stand_in_build("libcuda.so.1", "-DDEVICES=1");
+    struct gpu gpu;
+
+    setenv("HSDP_TEST_ANSWER", openings[_i].answer, 1);
+    ck_assert_int_eq(gpu_open(library, 0, NULL, &gpu, &err), openings[_i].status);
+    ck_assert_str_eq(err.message, openings[_i].sentence);
+    ck_assert_ptr_null(gpu.cuda.init); /* nothing is left to close */
+}
+END_TEST
+
+static const struct {
+    const char *answer;
+    int32_t status;
+    const char *call;
+} codes[] = {
+    {"cuModuleLoadData=200", HSDP_ERR_UNAVAILABLE, "cuModuleLoadData: error 200"},
+    {"cuModuleLoadData=209", HSDP_ERR_UNAVAILABLE, "cuModuleLoadData: error 209"},
+    {"cuModuleLoadData=222", HSDP_ERR_UNAVAILABLE, "cuModuleLoadData: error 222"},
+    {"cuModuleLoadData=2", HSDP_ERR_NO_MEMORY, "cuModuleLoadData: error 2"},
+    {"cuModuleLoadData=719", HSDP_ERR_DEVICE, "cuModuleLoadData: error 719"},
+    {"cuModuleGetFunction=500", HSDP_ERR_UNAVAILABLE, "hsdp_cast: error 500"},
+};
+
+START_TEST(gpu_open_of_a_device_without_code_says_what_there_is)
+{
+    const char *library = stand_in_build("libcuda.so.1", "-DDEVICES=1 -DARCHITECTURE=75");
+    char sentence[512];
+    struct gpu gpu;
+
+    setenv("HSDP_TEST_ANSWER", codes[_i].answer, 1);
+    if (gpu_image_has_code) {
+        snprintf(sentence, sizeof(sentence),
+                 "%s (device 0 is sm_75; this build has code for %.80s)", codes[_i].call,
+                 gpu_image_archs);
+    } else {
+        snprintf(sentence, sizeof(sentence),
+                 "gpu: this build has no device code: there was no nvcc at configure");
+    }
+    ck_assert_int_eq(gpu_open(library, 0, NULL, &gpu, &err),
+                     gpu_image_has_code ? codes[_i].status : HSDP_ERR_UNAVAILABLE);
+    ck_assert_str_eq(err.message, sentence);
+}
+END_TEST
+
+/* Each call of an open device, by a number. */
+static int32_t call_make(struct gpu *gpu, int call)
+{
+    const struct gpu_add_args args = {.n_elems = 1};
+    char byte = 0;
+    struct gpu_memory memory;
+    cu_event event;
+    bool is;
+
+    switch (call) {
+    case 0:
+        return gpu_event_create(gpu, &event, &err);
+    case 1:
+        return gpu_event_record(gpu, NULL, NULL, &err);
+    case 2:
+        return gpu_event_query(gpu, NULL, &err);
+    case 3:
+        return gpu_stream_wait(gpu, NULL, NULL, &err);
+    case 4:
+        return gpu_is_capturing(gpu, NULL, &is, &err);
+    case 5:
+        return gpu_copy(gpu, &byte, &byte, 1, NULL, &err);
+    case 6:
+        return gpu_fill(gpu, &byte, 0, 1, NULL, &err);
+    case 7:
+        return gpu_launch(gpu, GPU_ADD, &args, 1, NULL, &err);
+    case 8:
+        return gpu_alloc(gpu, 8, HSDP_MEMORY_DEVICE, "this test", &memory, &err);
+    default:
+        return gpu_alloc(gpu, 8, HSDP_MEMORY_PINNED, "this test", &memory, &err);
+    }
+}
+
+static const struct {
+    const char *answer;
+    const char *sentence;
+} calls[] = {
+    {"cuEventCreate=719", "cuEventCreate: error 719 (an event of the job)"},
+    {"cuEventRecord=719", "cuEventRecord: error 719 (an event of the job)"},
+    {"cuEventQuery=719", "cuEventQuery: error 719 (work of the job)"},
+    {"cuStreamWaitEvent=719", "cuStreamWaitEvent: error 719 (an event of the job)"},
+    {"cuStreamIsCapturing=719", "cuStreamIsCapturing: error 719 (a stream of the host)"},
+    {"cuMemcpyAsync=719", "cuMemcpyAsync: error 719 (1 bytes)"},
+    {"cuMemsetD8Async=719", "cuMemsetD8Async: error 719 (1 bytes)"},
+    {"cuLaunchKernel=719", "cuLaunchKernel: error 719 (hsdp_add)"},
+    {"cuMemAlloc_v2=719", "cuMemAlloc: error 719 (this test)"},
+    {"cuMemHostAlloc=719", "cuMemHostAlloc: error 719 (this test)"},
+};
+
+START_TEST(gpu_call_that_the_driver_refuses_names_it)
+{
+    const char *library = stand_in_build("libcuda.so.1", "-DDEVICES=1");
+    struct gpu gpu;
+
+    ck_assert_msg(gpu_open(library, 0, NULL, &gpu, &err) == HSDP_OK, "%s", err.message);
+    setenv("HSDP_TEST_ANSWER", calls[_i].answer, 1);
+    ck_assert_int_eq(call_make(&gpu, _i), HSDP_ERR_DEVICE);
+    ck_assert_str_eq(err.message, calls[_i].sentence);
+    setenv("HSDP_TEST_ANSWER", "cuCtxPushCurrent_v2=201", 1);
+    ck_assert_int_eq(call_make(&gpu, _i), HSDP_ERR_DEVICE);
+    ck_assert_str_eq(err.message, "cuCtxPushCurrent: error 201 (the device's context)");
+}
+END_TEST
+
+START_TEST(gpu_event_query_of_what_goes_on_is_pending)
+{
+    const char *library = stand_in_build("libcuda.so.1", "-DDEVICES=1");
+    struct gpu gpu;
+
+    ck_assert_int_eq(gpu_open(library, 0, NULL, &gpu, &err), HSDP_OK);
+    setenv("HSDP_TEST_ANSWER", "cuEventQuery=600", 1);
+    ck_assert_int_eq(gpu_event_query(&gpu, NULL, &err), HSDP_PENDING);
+}
+END_TEST
+
 Suite *module_suite(void)
 {
     Suite *suite = suite_create("cuda");
@@ -170,5 +312,11 @@ Suite *module_suite(void)
                         N_OF(versions));
     tcase_add_test(tcase, cuda_check_names_call_result_and_what);
     tcase_add_test(tcase, gpu_open_device_that_is_not_there_says_how_many_are);
+    tcase_add_loop_test(tcase, gpu_open_that_the_driver_refuses_names_call_and_answer, 0,
+                        N_OF(openings));
+    tcase_add_loop_test(tcase, gpu_open_of_a_device_without_code_says_what_there_is, 0,
+                        N_OF(codes));
+    tcase_add_loop_test(tcase, gpu_call_that_the_driver_refuses_names_it, 0, N_OF(calls));
+    tcase_add_test(tcase, gpu_event_query_of_what_goes_on_is_pending);
     return suite;
 }
