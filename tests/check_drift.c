@@ -105,7 +105,8 @@ static void flat_flip(struct host *host, uint32_t unit, int32_t flat)
 
     host_must(host, host->api->model->flat_view(host->model, unit, segment.buffer, flat, &view,
                                                 &host->err));
-    ((uint8_t *)view.base)[segment.shard_offset_elems * view.dtype_bits / 8u] ^= 1u;
+    ((uint8_t *)device_window(&view, true))[segment.shard_offset_elems * view.dtype_bits / 8u] ^=
+        1u;
 }
 
 /* Its own parameter shard, through the read-only view. */
@@ -371,7 +372,7 @@ static void two_bad_rank(uint32_t rank, void *shared)
 
         host_must(&host,
                   host.api->model->flat_view(host.model, 0, 0, HSDP_FLAT_MASTER, &view, &host.err));
-        ((uint8_t *)view.base)[200] ^= 64u;
+        ((uint8_t *)device_window(&view, true))[200] ^= 64u;
     }
     bad_step(&host, 1, "parameters differ between rank 0 and rank 1; 3 of 5 replicas");
     host_close(&host);
@@ -491,12 +492,12 @@ static void nan_rank(uint32_t rank, void *shared)
     host_must(&host, host.api->model->state_create(host.model, "s", "fp32", &state, &host.err));
     host_must(&host,
               host.api->model->flat_view(host.model, 0, 0, HSDP_FLAT_STATE, &view, &host.err));
-    memcpy(view.base, &bits[0], sizeof(bits[0]));
+    memcpy(device_window(&view, true), &bits[0], sizeof(bits[0]));
     window(&host, 1);
     begin(&host);
     host_must(&host, result(&host));
     host_must(&host, discard(&host));
-    memcpy(view.base, &bits[1 + rank], sizeof(bits[0]));
+    memcpy(device_window(&view, true), &bits[1 + rank], sizeof(bits[0]));
     bad_step(&host, 2, "values of state \"s\" differ");
     host_close(&host);
 }

@@ -72,8 +72,8 @@ static void elem_flip(struct host *host, const char *name, uint64_t elem, int32_
             host_must(host,
                       host->api->model->flat_view(host->model, host->params[param].unit,
                                                   segments[i].buffer, flat, &view, &host->err));
-            ((uint8_t *)view.base)[(segments[i].shard_offset_elems + at) * view.dtype_bits / 8u] ^=
-                1u;
+            ((uint8_t *)device_window(
+                &view, true))[(segments[i].shard_offset_elems + at) * view.dtype_bits / 8u] ^= 1u;
         }
     }
 }

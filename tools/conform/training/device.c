@@ -161,20 +161,26 @@ bool device_open(char *ret_reason, uint64_t max_bytes)
     return true;
 }
 
-static void copy(const void *to, const void *from, size_t n_bytes)
+/* Waits for what is on the default stream. */
+static void stream_finish(void)
 {
     const struct timespec a_while = {0, POLL_NS};
     int result;
 
-    if (n_bytes == 0) {
-        return;
-    }
-    must(device.copy((uintptr_t)to, (uintptr_t)from, n_bytes, NULL), "cuMemcpyAsync");
     must(device.event_record(device.event, NULL), "cuEventRecord");
     while ((result = device.event_query(device.event)) == CUDA_NOT_READY) {
         nanosleep(&a_while, NULL);
     }
     must(result, "cuEventQuery");
+}
+
+static void copy(const void *to, const void *from, size_t n_bytes)
+{
+    if (n_bytes == 0) {
+        return;
+    }
+    must(device.copy((uintptr_t)to, (uintptr_t)from, n_bytes, NULL), "cuMemcpyAsync");
+    stream_finish();
 }
 
 /* ------------------------------------------------------------------------------------- windows */
@@ -335,6 +341,23 @@ const struct hsdp_coll_spec *device_specs(const struct hsdp_coll_spec *specs, ui
         own->output = tensor_stage(own->output, true, &device.tensors[2 * i + 1]);
     }
     return device.specs;
+}
+
+const struct hsdp_tensor *device_lend(const struct hsdp_tensor *tensor, struct hsdp_tensor *ret)
+{
+    if (!device.is_used) {
+        return tensor;
+    }
+    device.n_calls++;
+    return tensor_stage(tensor, false, ret);
+}
+
+void device_take_back(void)
+{
+    if (device.is_used) {
+        stream_finish();
+        device_land();
+    }
 }
 
 void device_land(void)

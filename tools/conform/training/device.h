@@ -44,6 +44,12 @@ void device_flush(void);
  */
 const struct hsdp_coll_spec *device_specs(const struct hsdp_coll_spec *specs, uint64_t spec_bytes,
                                           uint64_t n_specs);
+/**
+ * A tensor in memory of the device with what this one of the host's memory holds; on a CPU the very
+ * same. For one call that is only handed the default stream; device_take_back() follows it.
+ */
+const struct hsdp_tensor *device_lend(const struct hsdp_tensor *tensor, struct hsdp_tensor *ret);
+void device_take_back(void);
 /** Brings back what they have written, once their tickets are done. */
 void device_land(void);
 
