@@ -66,13 +66,13 @@ compare() {
     compare_ranks=$1
     compare_strategy=$2
     shift 2
-    name="$compare_ranks-$compare_strategy${1+-$1}"
-    what="$compare_strategy on $compare_ranks devices${1+, $*}"
-    train "$name-cpu" "$compare_ranks" device=cpu "sharding_strategy=$compare_strategy" "$@"
-    train "$name-cuda" "$compare_ranks" device=cuda backend=nccl \
+    compare_name="$compare_ranks-$compare_strategy${1+-$1}"
+    what="$compare_strategy, a world of $compare_ranks${1+, $*}"
+    train "$compare_name-cpu" "$compare_ranks" device=cpu "sharding_strategy=$compare_strategy" "$@"
+    train "$compare_name-cuda" "$compare_ranks" device=cuda backend=nccl \
         "sharding_strategy=$compare_strategy" "$@"
-    tap_report $? "gpt: $what trains" "$scratch/$name-cuda.said"
-    near "$name-cuda" "$name-cpu" >"$scratch/said" 2>&1
+    tap_report $? "gpt: $what trains" "$scratch/$compare_name-cuda.said"
+    near "$compare_name-cuda" "$compare_name-cpu" >"$scratch/said" 2>&1
     tap_report $? "gpt: $what has the losses of shared memory" "$scratch/said"
 }
 

@@ -224,10 +224,12 @@ static void tensors_refuse(struct arguments *arguments)
     arguments_tensor_init(&full);
     full.tensor.strides = apart;
     import_refuse(arguments, "import or export of a tensor with gaps", &full, HSDP_ERR_UNSUPPORTED);
-    arguments_tensor_init(&full);
-    full.tensor.device_type = HSDP_DEVICE_CUDA;
-    import_refuse(arguments, "import or export of a tensor on a device", &full,
-                  HSDP_ERR_UNSUPPORTED);
+    if (!device_is_used()) {
+        arguments_tensor_init(&full);
+        full.tensor.device_type = HSDP_DEVICE_CUDA;
+        import_refuse(arguments, "import or export of a tensor on a device", &full,
+                      HSDP_ERR_UNSUPPORTED);
+    }
     arguments_tensor_init(&full);
     full.tensor.base = NULL;
     import_refuse(arguments, "import or export of a tensor at NULL", &full, HSDP_ERR_INVALID);
@@ -251,8 +253,8 @@ void model_edits(struct conform *conform)
                      HSDP_ERR_INVALID);
     arguments_refuse(&a, ops->import_param(a.model, 0, 0, &full.tensor, 1, NULL, a.err),
                      HSDP_ERR_INVALID);
-    arguments_refuse(&a, ops->import_param(a.model, 0, 0, &full.tensor, 0, &a, a.err),
-                     HSDP_ERR_INVALID);
+    arguments_refuse_stream(&a, "model.import_param on a stream of a CPU",
+                            ops->import_param(a.model, 0, 0, &full.tensor, 0, &a, a.err));
     arguments_refuse(&a, ops->export_param(a.model, 3, 0, &full.tensor, 0, NULL, a.err),
                      HSDP_ERR_INVALID);
     arguments_refuse(&a, ops->export_param(a.model, 0, 7, &full.tensor, 0, NULL, a.err),
@@ -305,7 +307,8 @@ void model_moments(struct conform *conform)
     conform_expect(conform, a.out.model_info.is_editing == 0 && a.out.model_info.is_stepping == 1,
                    "model.info: does not tell of an open step");
     arguments_accept(&a, a.api->step->discard(a.model, NULL, a.err));
-    arguments_refuse(&a, ops->edit_begin(a.model, &a, a.err), HSDP_ERR_INVALID);
+    arguments_refuse_stream(&a, "model.edit_begin on a stream of a CPU",
+                            ops->edit_begin(a.model, &a, a.err));
     arguments_close(&a);
 }
 

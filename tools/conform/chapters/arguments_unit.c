@@ -49,23 +49,25 @@ static void gradients_refuse(struct arguments *arguments)
     struct arguments_tensor gradient;
 
     arguments_tensor_init(&gradient);
-    arguments_refuse(a, ops->grad_add(a->model, 3, &gradient.tensor, NULL, a->err),
+    arguments_refuse(a, ops->grad_add(a->model, 3, device_tensor(&gradient.tensor), NULL, a->err),
                      HSDP_ERR_INVALID);
     arguments_refuse_as(a, "unit.grad_add to a frozen parameter",
-                        ops->grad_add(a->model, 1, &gradient.tensor, NULL, a->err),
+                        ops->grad_add(a->model, 1, device_tensor(&gradient.tensor), NULL, a->err),
                         HSDP_ERR_INVALID);
-    arguments_refuse(a, ops->grad_add(a->model, 0, &gradient.tensor, a, a->err), HSDP_ERR_INVALID);
+    arguments_refuse_stream(a, "unit.grad_add on a stream of a CPU",
+                            ops->grad_add(a->model, 0, &gradient.tensor, a, a->err));
     gradient.shape[1] = 2;
     arguments_refuse_as(a, "unit.grad_add of another shape",
-                        ops->grad_add(a->model, 0, &gradient.tensor, NULL, a->err),
+                        ops->grad_add(a->model, 0, device_tensor(&gradient.tensor), NULL, a->err),
                         HSDP_ERR_INVALID);
     arguments_tensor_init(&gradient);
     gradient.tensor.dtype_bits = 64;
     arguments_refuse_as(a, "unit.grad_add of fp64",
-                        ops->grad_add(a->model, 0, &gradient.tensor, NULL, a->err),
+                        ops->grad_add(a->model, 0, device_tensor(&gradient.tensor), NULL, a->err),
                         ARGUMENTS_ANY_REFUSAL);
     arguments_tensor_init(&gradient);
-    arguments_accept(a, ops->grad_add(a->model, 0, &gradient.tensor, NULL, a->err));
+    arguments_accept(a, ops->grad_add(a->model, 0, device_tensor(&gradient.tensor), NULL, a->err));
+    device_land();
 }
 
 void unit_indices(struct conform *conform)
@@ -81,8 +83,8 @@ void unit_indices(struct conform *conform)
                      HSDP_ERR_INVALID);
     arguments_refuse(&a, ops->unshard(a.model, 0, 3, NULL, longs, a.err), HSDP_ERR_INVALID);
     arguments_refuse(&a, ops->unshard(a.model, 0, -1, NULL, longs, a.err), HSDP_ERR_INVALID);
-    arguments_refuse(&a, ops->unshard(a.model, 0, HSDP_USE_FORWARD, &a, longs, a.err),
-                     HSDP_ERR_INVALID);
+    arguments_refuse_stream(&a, "unit.unshard for a stream of a CPU",
+                            ops->unshard(a.model, 0, HSDP_USE_FORWARD, &a, longs, a.err));
     arguments_refuse(&a, ops->release(a.model, 2, NULL, a.err), HSDP_ERR_INVALID);
     arguments_refuse(&a, ops->backward_begin(a.model, twice, 2, HSDP_SCOPE_FULL, longs, a.err),
                      HSDP_ERR_INVALID);

@@ -216,6 +216,7 @@ static void apart_play(struct conform *conform, uint32_t rank, bool is_waiting)
     struct scene scene;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    device_set_ordinal((int32_t)rank);
     hygiene_load(conform, conform->plugin_path);
     if (!is_waiting) {
         hygiene_train(conform, &spec);

@@ -329,6 +329,8 @@ void math_skipped(struct conform *conform)
 
 void math_left_out(struct conform *conform)
 {
+    conform_needs_cpu(conform,
+                      "its ranks interleave unshards and hand-overs alike, skips among them");
     absence_try(conform, LEFT_OUT);
 }
 

@@ -65,12 +65,18 @@ static struct {
     uint32_t n_calls;
     struct hsdp_coll_spec *specs;
     struct hsdp_tensor *tensors;
+    struct hsdp_tensor lent; /* what device_tensor has returned */
 } device;
 
 void device_use(const struct device_use *use)
 {
     device.use = *use;
     device.is_used = true;
+}
+
+void device_set_ordinal(int32_t ordinal)
+{
+    device.use.ordinal = ordinal;
 }
 
 bool device_is_used(void)
@@ -161,8 +167,8 @@ bool device_open(char *ret_reason, uint64_t max_bytes)
     return true;
 }
 
-/* Waits for what is on the default stream. */
-static void stream_finish(void)
+/* Until the device has come to the end of the host's stream. */
+static void stream_await(void)
 {
     const struct timespec a_while = {0, POLL_NS};
     int result;
@@ -180,7 +186,7 @@ static void copy(const void *to, const void *from, size_t n_bytes)
         return;
     }
     must(device.copy((uintptr_t)to, (uintptr_t)from, n_bytes, NULL), "cuMemcpyAsync");
-    stream_finish();
+    stream_await();
 }
 
 /* ------------------------------------------------------------------------------------- windows */
@@ -343,25 +349,20 @@ const struct hsdp_coll_spec *device_specs(const struct hsdp_coll_spec *specs, ui
     return device.specs;
 }
 
-const struct hsdp_tensor *device_lend(const struct hsdp_tensor *tensor, struct hsdp_tensor *ret)
+const struct hsdp_tensor *device_tensor(const struct hsdp_tensor *tensor)
 {
     if (!device.is_used) {
         return tensor;
     }
     device.n_calls++;
-    return tensor_stage(tensor, false, ret);
-}
-
-void device_take_back(void)
-{
-    if (device.is_used) {
-        stream_finish();
-        device_land();
-    }
+    return tensor_stage(tensor, false, &device.lent);
 }
 
 void device_land(void)
 {
+    if (device.n_staged > 0) {
+        stream_await(); /* behind which what was lent may be freed */
+    }
     for (uint32_t i = 0; i < device.n_staged; i++) {
         const struct staged *staged = &device.staged[i];
 

@@ -24,6 +24,8 @@ struct device_use {
 /** From here on the jobs of this process are on a device; nothing is loaded yet. */
 void device_use(const struct device_use *use);
 bool device_is_used(void);
+/** Of a process that plays another rank than it has begun as: before its device is opened. */
+void device_set_ordinal(int32_t ordinal);
 
 /** Opens the device, the first time; false says in ret_reason why there is none. */
 bool device_open(char *ret_reason, uint64_t max_bytes);
@@ -44,12 +46,8 @@ void device_flush(void);
  */
 const struct hsdp_coll_spec *device_specs(const struct hsdp_coll_spec *specs, uint64_t spec_bytes,
                                           uint64_t n_specs);
-/**
- * A tensor in memory of the device with what this one of the host's memory holds; on a CPU the very
- * same. For one call that is only handed the default stream; device_take_back() follows it.
- */
-const struct hsdp_tensor *device_lend(const struct hsdp_tensor *tensor, struct hsdp_tensor *ret);
-void device_take_back(void);
+/** A tensor of the host's memory where the job's device is, on a CPU the same; until device_land(). */
+const struct hsdp_tensor *device_tensor(const struct hsdp_tensor *tensor);
 /** Brings back what they have written, once their tickets are done. */
 void device_land(void);
 

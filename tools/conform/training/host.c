@@ -455,15 +455,13 @@ void host_grad_add(struct host *host, const char *name, double value, const char
 {
     uint32_t param = host_param(host, name);
     struct hsdp_tensor grad = host_tensor(host, param, scratch_take(host, param), dtype);
-    const struct hsdp_tensor *lent;
-    struct hsdp_tensor staged;
 
     for (uint64_t elem = 0; elem < host->params[param].n_elems; elem++) {
         host_write(&grad, elem, value);
     }
-    lent = device_lend(&grad, &staged);
-    host_must(host, host->api->unit->grad_add(host->model, param, lent, NULL, &host->err));
-    device_take_back();
+    host_must(host, host->api->unit->grad_add(host->model, param, device_tensor(&grad), NULL,
+                                              &host->err));
+    device_land();
 }
 
 /* -------------------------------------------------------------------------------------- steps */

@@ -312,7 +312,7 @@ static bool unit_is_left_out(const struct walk *walk, const struct host *host, u
 {
     uint32_t unit = walk->units[index].unit;
 
-    if (walk->is_chunk || !drawn->has_absent) {
+    if (walk->is_chunk || !drawn->has_absent || device_is_used()) {
         return false;
     }
     return is_idle(host->rank, walk->batch) ||
@@ -417,12 +417,29 @@ static bool walk_step(struct walk *walk, struct host *host, uint32_t index)
     return true;
 }
 
+/* On a device ranks interleave what they unshard and what they hand over alike: one by one. */
+static void walk_in_line(struct walk *walk, struct host *host)
+{
+    for (uint32_t index = 0; index < walk->n_units; index++) {
+        walk_gather(walk, host, false);
+        if (unit_is_skipped(host, walk->units[index].unit, walk->batch)) {
+            unit_skip(walk, host, index);
+        } else {
+            unit_acquire(host, walk->units[index].unit, walk->batch);
+            unit_hand_over(walk, host, index);
+        }
+    }
+}
+
 /* One pass: steps in an order of this rank's own, then the rest in order. */
 static void walk_run(struct walk *walk, struct host *host)
 {
-    bool is_moving = true;
+    bool is_moving = !device_is_used();
 
-    for (uint32_t i = 0; i < 16 && walk->n_units > 0; i++) {
+    if (device_is_used()) {
+        walk_in_line(walk, host);
+    }
+    for (uint32_t i = 0; i < 16 && is_moving && walk->n_units > 0; i++) {
         uint64_t bits = mixed(FOR_ORDER, host->rank, walk->batch, i) >> 8;
 
         walk_step(walk, host, (uint32_t)(bits % walk->n_units));
@@ -466,7 +483,7 @@ static void chunks_run(struct walk walks[2], struct host *host)
         bool is_skipped = unit_is_skipped(host, taken->unit, walk->batch);
         bool is_late = mixed(FOR_ORDER, host->rank, walk->batch, 100 + n_taken) % 2 == 0;
 
-        if (live != NULL && (is_skipped || is_late || !is_beside)) {
+        if (live != NULL && (is_skipped || is_late || !is_beside || device_is_used())) {
             unit_hand_over(live, host, live_index);
             live = NULL;
         }
