@@ -257,6 +257,10 @@ holds "is told so, if there is code" \
      ("is too old, %s is needed" % one["description"]["transports"][2]["libraries"][1]["min_version"]
       if "min_version" in one["description"]["transports"][2]["libraries"][1] else "")'
 
+library libcuda.so.1 -DDEVICES=2 -Wl,-soname,libcuda.so.1
+library libnccl.so.2 -DCODE=22809 -Wl,--no-as-needed "$scratch/lib/libcuda.so.1"
+ends "an NCCL that is linked with the driver is no driver" 0 '^      libnccl\.so\.2 2\.28\.9: works$' \
+    "$HSDP_TEST_PLUGIN"
 library libnccl.so.2 -DCODE=22703
 ends "a version without the newer function" 0 '^      libnccl\.so\.2 2\.27\.3: works$' "$HSDP_TEST_PLUGIN"
 says "with what is done instead" '^        ncclCommRevoke \(since 2\.28\.7\): not there; instead'

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asking a library, in a child: loading it, its symbols, and versions and devices where known. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dladdr, dlinfo */
+#endif
+
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -24,13 +28,23 @@ typedef int attribute_fn(int *ret_value, int attribute, int device);   /* cuDevi
 
 #define MPI_TEXT_BYTES 65536 /* more than any MPI_MAX_LIBRARY_VERSION_STRING */
 
+/* Whether it is the library's own, and not of one that came with it. */
+static int function_is_of(void *library, const void *symbol)
+{
+    struct link_map *map = NULL;
+    Dl_info place;
+
+    return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && dladdr(symbol, &place) != 0 &&
+           strcmp(place.dli_fname, map->l_name) == 0;
+}
+
 /* ISO C has no cast from data to function. The address lies at *ret_function. */
 static int function_find(void *library, const char *name, void *ret_function, size_t n_bytes)
 {
     void *symbol = dlsym(library, name);
 
     memcpy(ret_function, &symbol, n_bytes);
-    return symbol != NULL;
+    return symbol != NULL && function_is_of(library, symbol);
 }
 
 /* 22809 is 2.28.9; before 2.9 it was 2804 for 2.8.4. */
