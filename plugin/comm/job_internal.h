@@ -159,8 +159,8 @@ struct hsdp_job {
     _Atomic uint64_t *wait_ns;
     _Atomic(struct nccl_engine *) nccl; /* NULL before connect, and without a device */
     struct communicator *communicators;
-    struct probe *probe;       /* a test's; NULL = none */
-    struct hsdp_group *groups; /* not destroyed, newest first; guarded by lock */
+    struct probe *probe;            /* a test's; NULL = none */
+    struct hsdp_group *groups;      /* not destroyed, newest first; guarded by lock */
     struct hsdp_group *gone_groups; /* destroyed while a device was at their collectives */
 };
 
