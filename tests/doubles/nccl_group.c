@@ -124,11 +124,18 @@ static nccl_result launch_run(struct launch *launch)
  */
 static void launch_dawdle(const struct launch *launch)
 {
-    const struct timespec pause = {0, 100000};
+    const long limit_ns = 2000000;
+    struct timespec end;
+    bool is_late = false;
 
-    for (int i = 0; i < 20 && !atomic_load(&launch->was_seen); i++) {
-        nanosleep(&pause, NULL);
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += (end.tv_nsec + limit_ns) / 1000000000;
+    end.tv_nsec = (end.tv_nsec + limit_ns) % 1000000000;
+    pthread_mutex_lock(&comm_lock);
+    while (!is_late && !atomic_load(&launch->was_seen)) {
+        is_late = pthread_cond_timedwait(&comm_changed, &comm_lock, &end) != 0;
     }
+    pthread_mutex_unlock(&comm_lock);
 }
 
 static void *launch_thread(void *arg)
@@ -165,8 +172,11 @@ static void launch_free(struct launch *launch)
 
 void launch_was_seen(struct ncclComm *comm)
 {
-    if (comm->launch != NULL) {
+    if (comm->launch != NULL && !atomic_load(&comm->launch->was_seen)) {
+        pthread_mutex_lock(&comm_lock);
         atomic_store(&comm->launch->was_seen, true);
+        pthread_cond_broadcast(&comm_changed);
+        pthread_mutex_unlock(&comm_lock);
     }
 }
 
