@@ -142,17 +142,17 @@ static void task_release(struct nccl_task *task)
 void nccl_task_fini(struct nccl_task *task)
 {
     struct hsdp_job *job = task->engine == NULL ? NULL : task->engine->job;
+    bool is_child;
 
     if (job == NULL) {
         return;
     }
-    if (*job->alive != 0) { /* in a child there is neither thread nor device */
-        if (task->is_open && failure_first(job) == NULL) {
-            nccl_task_await(task, NULL);
-        }
-        if (task->is_open) {
-            job_work_cancel(job, &task->work);
-        }
+    is_child = *job->alive == 0; /* where there is neither thread nor device, but the queue */
+    if (!is_child && task->is_open && failure_first(job) == NULL) {
+        nccl_task_await(task, NULL);
+    }
+    nccl_task_abandon(task);
+    if (!is_child) {
         task_release(task);
         gpu_event_destroy(&task->engine->gpu, task->done);
     }

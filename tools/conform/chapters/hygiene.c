@@ -260,6 +260,7 @@ static void mappings_run(struct conform *conform)
     uint32_t before = 0;
     uint32_t after;
 
+    conform_needs_cpu(conform, "its libraries keep memory of their own");
     for (int i = 0; i < N_WARM + N_CYCLES; i++) {
         if (i == N_WARM) {
             before = mappings_count(conform);
@@ -387,6 +388,8 @@ static void two_copies_run(struct conform *conform)
     struct scene one;
     struct scene two;
 
+    conform_needs_cpu(conform,
+                      "NCCL is called by one thread of a process, and each copy has its own");
     hygiene_folder_make(conform, &folder);
     snprintf(path, sizeof(path), "%s/copy.so", folder.path);
     file_copy(conform, conform->plugin_path, path);
