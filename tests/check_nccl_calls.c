@@ -169,7 +169,7 @@ static void groups_rank(uint32_t rank, void *shared)
     struct host *host = &scene.host;
 
     (void)shared;
-    doubles_use(rank);
+    devices_use(rank);
     host_join(host, rank, "dp=2,cp=2", "nccl_timeout_seconds=15");
     groups[0] = scene_group(&scene, "dp");
     groups[1] = scene_group(&scene, "cp");
@@ -207,7 +207,7 @@ Suite *module_suite(void)
     Suite *suite = suite_create("nccl_calls");
     TCase *tcase = tcase_create("nccl_calls");
 
-    doubles_need();
+    devices_need(4);
     tcase_set_timeout(tcase, 0); /* ranks have a limit of their own */
     tcase_add_test(tcase, messages_reach_whom_they_are_for);
     tcase_add_test(tcase, start_refuses_what_devices_cannot_do);

@@ -8,17 +8,27 @@
 #include <string.h>
 #include <unistd.h>
 
-/* They are built where the suites are, but for a build of some suites alone. */
-void doubles_need(void)
+/* Where the environment names no doubles, the libraries of the system are meant. */
+uint32_t devices_need(uint32_t n_least)
 {
     const char *folder = getenv("HSDP_TEST_DOUBLES");
+    const char *number = getenv("HSDP_TEST_DEVICES");
+    uint32_t n_devices = number == NULL ? 8u : (uint32_t)strtoul(number, NULL, 10);
     char library[4096];
 
-    snprintf(library, sizeof(library), "%s/libnccl.so.2", folder == NULL ? "/nowhere" : folder);
-    if (access(library, R_OK) != 0) {
-        printf("%s is not there\n", library);
+    if (folder != NULL) {
+        snprintf(library, sizeof(library), "%s/libnccl.so.2", folder);
+        if (access(library, R_OK) != 0) {
+            printf("%s is not there\n", library);
+            exit(77);
+        }
+        n_devices = 8;
+    }
+    if (n_devices < n_least) {
+        printf("%u devices, where %u are needed\n", n_devices, n_least);
         exit(77);
     }
+    return n_devices;
 }
 
 static void device_fail(void *user, const char *sentence)
@@ -30,18 +40,22 @@ static void device_fail(void *user, const char *sentence)
 static char driver[4096];
 
 /* The double of the driver, and with it that of NCCL. */
-void doubles_use(uint32_t rank)
+void devices_use(uint32_t rank)
 {
     const char *folder = getenv("HSDP_TEST_DOUBLES");
+    const char *own = getenv("HSDP_CUDA_LIBRARY");
     struct device_use use = {.library = driver, .ordinal = (int32_t)rank, .fail = device_fail};
     char library[4096];
     char reason[256] = "";
 
-    ck_assert_msg(folder != NULL, "HSDP_TEST_DOUBLES names no folder");
-    snprintf(driver, sizeof(driver), "%s/libcuda.so.1", folder);
-    snprintf(library, sizeof(library), "%s/libnccl.so.2", folder);
-    setenv("HSDP_CUDA_LIBRARY", driver, 1);
-    setenv("HSDP_NCCL_LIBRARY", library, 1);
+    if (folder != NULL) {
+        snprintf(driver, sizeof(driver), "%s/libcuda.so.1", folder);
+        snprintf(library, sizeof(library), "%s/libnccl.so.2", folder);
+        setenv("HSDP_CUDA_LIBRARY", driver, 1);
+        setenv("HSDP_NCCL_LIBRARY", library, 1);
+    } else {
+        snprintf(driver, sizeof(driver), "%s", own == NULL ? "libcuda.so.1" : own);
+    }
     device_use(&use);
     ck_assert_msg(device_open(reason, sizeof(reason)), "%s", reason);
 }
@@ -62,7 +76,7 @@ void scene_open(struct scene *scene, uint32_t rank, uint32_t n_ranks)
 {
     char dims[32];
 
-    doubles_use(rank);
+    devices_use(rank);
     snprintf(dims, sizeof(dims), "dp=%u", (unsigned)n_ranks);
     host_join(&scene->host, rank, dims, "nccl_timeout_seconds=40");
     scene->group = scene_group(scene, "dp");

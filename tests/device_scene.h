@@ -24,10 +24,11 @@ struct vector {
     uint8_t *bytes;
 };
 
-/** Ends the program, which has nothing to try, where the doubles are not built. */
-void doubles_need(void);
-/** The double of the driver, and with it that of NCCL, are this process's; its device is `rank`. */
-void doubles_use(uint32_t rank);
+/** How many devices there are, doubles or not; with fewer than n_least the program ends as skipped.
+ */
+uint32_t devices_need(uint32_t n_least);
+/** Libraries and device of this process; the device is `rank`. */
+void devices_use(uint32_t rank);
 
 /** Joins over "dp"; and its group. */
 void scene_open(struct scene *scene, uint32_t rank, uint32_t n_ranks);

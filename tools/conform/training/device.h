@@ -46,7 +46,8 @@ void device_flush(void);
  */
 const struct hsdp_coll_spec *device_specs(const struct hsdp_coll_spec *specs, uint64_t spec_bytes,
                                           uint64_t n_specs);
-/** A tensor of the host's memory where the job's device is, on a CPU the same; until device_land(). */
+/** A tensor of the host's memory where the job's device is, on a CPU the same; until device_land().
+ */
 const struct hsdp_tensor *device_tensor(const struct hsdp_tensor *tensor);
 /** Brings back what they have written, once their tickets are done. */
 void device_land(void);
