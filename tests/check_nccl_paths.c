@@ -285,11 +285,14 @@ static void occupied_rank(uint32_t rank, void *shared)
     status_assert(nccl_transport.grads_acquire(pair.nccl, 0, true, pair.stream, &err),
                   HSDP_ERR_STATE, &err);
     ck_assert_ptr_nonnull(strstr(err.message, "is occupied by unit \"u2\""));
+    status_assert(nccl_transport.pass_reach(pair.nccl, 0, &err), HSDP_ERR_STATE, &err);
+    ck_assert_ptr_nonnull(strstr(err.message, "\"u0\" is 3 units ahead of \"u3\""));
     gradient = (struct store_gradient){.unit = 3, .is_absent = true, .turn = &pair.turn};
     gradient.scope = HSDP_SCOPE_FULL;
     gradient.position = 1;
     pair.turn = 2;
     status_assert(nccl_transport.reduce(pair.nccl, &gradient, &ticket, &err), HSDP_OK, &err);
+    status_assert(nccl_transport.pass_reach(pair.nccl, 0, &err), HSDP_OK, &err);
     status_assert(nccl_transport.grads_acquire(pair.nccl, 0, true, pair.stream, &err), HSDP_OK,
                   &err);
     status_assert(nccl_transport.drain(pair.nccl, &err), HSDP_OK, &err);

@@ -380,6 +380,7 @@ void pair_backward(struct pair *pair, int32_t scope, uint64_t seed)
         if ((unit + seed) % 3 == 0) {
             late_add(pair, unit, seed);
         }
+        ok(nccl_transport.pass_reach(pair->nccl, unit, &err));
         if (!is_absent) {
             ok(shm_transport.grads_acquire(pair->shm, unit, is_zeroed, NULL, &err));
             ok(nccl_transport.grads_acquire(pair->nccl, unit, is_zeroed, pair->stream, &err));
@@ -401,6 +402,7 @@ void pair_backward(struct pair *pair, int32_t scope, uint64_t seed)
         }
         ok(job_progress(pair->job, &err)); /* as shard/ does, for the shm store's sake */
     }
+    ok(nccl_transport.pass_end(pair->nccl, units, n_units, &err));
     ok(job_ticket_wait(pair->job, ticket, UINT64_MAX, &err));
 }
 

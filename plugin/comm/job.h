@@ -196,6 +196,8 @@ struct work {
     int32_t (*progress)(struct work *work, struct hsdp_error *reterr);
     /* What it waits for now, for the sleeping and for the error; valid until the next progress. */
     const struct wait *(*blocker)(struct work *work);
+    /* NULL, or: the host waits for it, or asks: so what has been put off is not any longer. */
+    void (*hurry)(struct work *work);
     /* Makes a stream of the host wait for it, which is on its way; NULL: the host waits. */
     int32_t (*order)(struct work *work, void *stream, struct hsdp_error *reterr);
     /* Called once, when it is done or the job has failed; may free the work. */

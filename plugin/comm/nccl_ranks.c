@@ -223,6 +223,7 @@ int32_t nccl_ranks_make(struct store *store, struct hsdp_error *reterr)
     }
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         class_init(&store->classes[c], store, &plan->classes[c].place);
+        store->has_gathers |= store->classes[c].gather.n_ranks > 1;
     }
     ranks_init(&store->shared, store, plan_shared_dims(plan));
     status = tie_groups_init(store, reterr);

@@ -113,13 +113,13 @@ static void queue_remove(struct store *store, struct nccl_reduction *reduction)
     *place = reduction->next;
 }
 
-/* The first in the order of its pass of those whose turn has come; NULL = there is none. */
-static struct nccl_reduction *queue_due(const struct store *store, const uint64_t *turn)
+/* The first in the order of its pass of those up to a position whose turn has come; NULL = none. */
+static struct nccl_reduction *queue_due(const struct store *store, uint64_t pass, uint64_t limit)
 {
     struct nccl_reduction *first = NULL;
 
     for (struct nccl_reduction *r = store->queue; r != NULL; r = r->next) {
-        if (r->turn == turn && r->position <= *turn &&
+        if (r->pass == pass && r->position <= limit && r->position <= *r->turn &&
             (first == NULL || r->position < first->position)) {
             first = r;
         }
@@ -127,19 +127,16 @@ static struct nccl_reduction *queue_due(const struct store *store, const uint64_
     return first;
 }
 
-/*
- * A turn is raised just before a unit is handed over, so what has waited for that unit is submitted
- * here, behind it.
- */
-static int32_t queue_submit(struct store *store, const uint64_t *turn, struct hsdp_error *reterr)
+static int32_t queue_submit(struct store *store, uint64_t pass, uint64_t limit,
+                            struct hsdp_error *reterr)
 {
-    struct nccl_reduction *reduction = queue_due(store, turn);
+    struct nccl_reduction *reduction = queue_due(store, pass, limit);
     int32_t status = HSDP_OK;
 
     while (reduction != NULL && status == HSDP_OK) {
         queue_remove(store, reduction);
         status = reduction_submit(reduction, NULL, reterr);
-        reduction = queue_due(store, turn);
+        reduction = queue_due(store, pass, limit);
     }
     return status;
 }
@@ -166,10 +163,22 @@ static const struct wait *waiting_blocker(struct work *work)
     return reduction->state == NCCL_REDUCTION_QUEUED ? NULL : &reduction->task.label;
 }
 
+/* Whoever waits for a reduction gets it now, as on all ranks where the host waits. */
+static void waiting_hurry(struct work *work)
+{
+    struct nccl_reduction *reduction = waiting_reduction(work);
+    struct hsdp_error err;
+
+    if (queue_submit(reduction->store, reduction->pass, reduction->position, &err) != HSDP_OK) {
+        job_fail(reduction->store->job, &err);
+    }
+}
+
 static int32_t waiting_order(struct work *work, void *stream, struct hsdp_error *reterr)
 {
     struct nccl_reduction *reduction = waiting_reduction(work);
 
+    waiting_hurry(work);
     if (reduction->state == NCCL_REDUCTION_QUEUED) { /* nothing is on its way */
         return job_ticket_wait(reduction->store->job, work->ticket, UINT64_MAX, reterr);
     }
@@ -192,6 +201,7 @@ static int32_t reduction_enqueue(struct store *store, struct nccl_reduction *red
     reduction->waiting.progress = waiting_progress;
     reduction->waiting.blocker = waiting_blocker;
     reduction->waiting.order = waiting_order;
+    reduction->waiting.hurry = waiting_hurry;
     reduction->waiting.finish = waiting_finish;
     return job_work_start(store->job, &reduction->waiting, ret_ticket, reterr);
 }
@@ -220,6 +230,7 @@ static void reduction_init(struct store *store, const struct store_gradient *gra
 
     reduction->turn = gradient->turn;
     reduction->position = gradient->position;
+    reduction->pass = store->units[unit].pass;
     reduction->scope = gradient->scope;
     reduction->is_absent = gradient->is_absent;
     reduction->task.stream = store->gpu->reduce_stream;
@@ -257,11 +268,12 @@ int32_t nccl_reduce(struct store *store, const struct store_gradient *gradient,
         }
         u->next_late = 1 - u->next_late; /* what comes from now on joins the next reduction */
         reduction_init(store, gradient);
-        status = *gradient->turn >= gradient->position
-                     ? reduction_submit(reduction, ret_ticket, reterr)
-                     : reduction_enqueue(store, reduction, ret_ticket, reterr);
+        status = reduction_enqueue(store, reduction, ret_ticket, reterr);
     }
-    return status == HSDP_OK ? queue_submit(store, gradient->turn, reterr) : status;
+    /* A turn is raised just before a unit is handed over: here is what has waited for that. */
+    return status == HSDP_OK && !store->has_gathers
+               ? queue_submit(store, store->units[gradient->unit].pass, UINT64_MAX, reterr)
+               : status;
 }
 
 const struct wait *nccl_reduce_blocker(const struct store *store, uint32_t unit)
@@ -278,7 +290,135 @@ int32_t nccl_drain(struct store *store, struct hsdp_error *reterr)
     int32_t status = HSDP_OK;
 
     for (uint32_t unit = 0; unit < store->plan->n_units && status == HSDP_OK; unit++) {
+        status = queue_submit(store, store->units[unit].reduction.pass, UINT64_MAX, reterr);
+    }
+    for (uint32_t unit = 0; unit < store->plan->n_units && status == HSDP_OK; unit++) {
         status = nccl_task_await_issue(&store->units[unit].reduction.task, reterr);
+    }
+    return status;
+}
+
+/* ----------------------------------------------------------------------- among the gathers */
+
+/*
+ * All ranks unshard the same units in the same order, and reduce the same in the same order; but
+ * when a rank hands a unit over, between which unshards, is its own affair: one has gradients,
+ * another skips. Collectives are in one order. So a reduction has its place at the last moment
+ * that all ranks have in common: before the unshard of the first unit behind it that needs its slot
+ * or is `slots` units behind, and at the end of the pass.
+ */
+int32_t nccl_pass_begin(struct store *store, const uint32_t *units, uint64_t n_units, int32_t scope,
+                        struct hsdp_error *reterr)
+{
+    (void)scope; /* what ranks declare is compared collective by collective: each names its unit */
+    (void)reterr;
+    store->n_passes++;
+    for (uint64_t i = 0; i < n_units; i++) {
+        store->units[units[i]].pass = store->n_passes;
+        store->units[units[i]].position = i + 1;
+    }
+    return HSDP_OK;
+}
+
+/* Whether the reduction of a unit goes before the unshard of another one of its pass. */
+static bool goes_before(const struct store *store, uint32_t unit, uint32_t next)
+{
+    const struct nccl_unit *u = &store->units[unit];
+    const struct nccl_unit *n = &store->units[next];
+
+    return u->pass == n->pass && u->position < n->position &&
+           plan_is_trainable(store->plan, unit) &&
+           (n->position - u->position >= store->plan->n_slots ||
+            plan_grads_overlap(store->plan, unit, next));
+}
+
+/* Up to which position of its pass reductions go before a unit's unshard. */
+static uint64_t place_limit(const struct store *store, uint32_t next)
+{
+    uint64_t limit = 0;
+
+    for (uint32_t unit = 0; unit < store->plan->n_units; unit++) {
+        if (goes_before(store, unit, next) && store->units[unit].position > limit) {
+            limit = store->units[unit].position;
+        }
+    }
+    return limit;
+}
+
+static int32_t ahead_refuse(const struct store *store, uint32_t unit, uint32_t next,
+                            struct hsdp_error *reterr)
+{
+    const struct plan_unit *units = store->plan->units;
+
+    error_set(reterr, HSDP_ERR_STATE,
+              "unit.unshard: unit \"%s\" is %" PRIu64
+              " units ahead of \"%s\", which was not handed over; its reduce or skip was expected "
+              "first (the plan has slots=%" PRIu32 ")",
+              units[next].name, store->units[next].position - store->units[unit].position,
+              units[unit].name, store->plan->n_slots);
+    error_where(reterr, "unit.unshard", NULL, units[next].name);
+    return HSDP_ERR_STATE;
+}
+
+/* All up to a position of the pass have been handed over here, or this rank is out of order. */
+static int32_t handed_check(const struct store *store, uint32_t next, uint64_t limit,
+                            struct hsdp_error *reterr)
+{
+    for (uint32_t unit = 0; unit < store->plan->n_units; unit++) {
+        const struct nccl_unit *u = &store->units[unit];
+
+        if (u->pass == store->units[next].pass && u->position <= limit &&
+            plan_is_trainable(store->plan, unit) && u->reduction.pass != u->pass) {
+            return ahead_refuse(store, unit, next, reterr);
+        }
+    }
+    return HSDP_OK;
+}
+
+/* Of other passes, which have other units: those whose slot it needs. */
+static int32_t others_submit(struct store *store, uint32_t next, struct hsdp_error *reterr)
+{
+    struct nccl_reduction *reduction = store->queue;
+    int32_t status = HSDP_OK;
+
+    while (reduction != NULL && status == HSDP_OK) {
+        struct nccl_reduction *following = reduction->next;
+
+        if (reduction->pass != store->units[next].pass &&
+            plan_grads_overlap(store->plan, reduction->unit, next)) {
+            status = queue_submit(store, reduction->pass, reduction->position, reterr);
+            following = store->queue; /* others may have gone with it */
+        }
+        reduction = following == reduction ? reduction->next : following;
+    }
+    return status;
+}
+
+int32_t nccl_pass_reach(struct store *store, uint32_t unit, struct hsdp_error *reterr)
+{
+    uint64_t limit = place_limit(store, unit);
+    int32_t status;
+
+    if (!store->has_gathers) {
+        return HSDP_OK;
+    }
+    status = handed_check(store, unit, limit, reterr);
+    if (status == HSDP_OK) {
+        status = queue_submit(store, store->units[unit].pass, limit, reterr);
+    }
+    return status == HSDP_OK ? others_submit(store, unit, reterr) : status;
+}
+
+int32_t nccl_pass_end(struct store *store, const uint32_t *units, uint64_t n_units,
+                      struct hsdp_error *reterr)
+{
+    int32_t status = HSDP_OK;
+
+    if (n_units > 0) {
+        status = queue_submit(store, store->units[units[0]].pass, UINT64_MAX, reterr);
+    }
+    for (uint64_t i = 0; i < n_units; i++) {
+        store->units[units[i]].pass = 0;
     }
     return status;
 }

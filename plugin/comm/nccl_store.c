@@ -219,18 +219,6 @@ static int32_t store_open(struct hsdp_job *job, const struct hsdp_plan *plan,
 
 /* ------------------------------------------------------------------------------------ the table */
 
-/* What a rank declares is compared collective by collective: each names its unit. */
-static int32_t store_pass_begin(struct store *store, const uint32_t *units, uint64_t n_units,
-                                int32_t scope, struct hsdp_error *reterr)
-{
-    (void)store;
-    (void)units;
-    (void)n_units;
-    (void)scope;
-    (void)reterr;
-    return HSDP_OK;
-}
-
 static void store_renumber(struct store *store)
 {
     store->first_step = store->n_steps;
@@ -328,7 +316,9 @@ const struct transport_ops nccl_transport = {
     .reshard = nccl_reshard,
     .grads_acquire = nccl_grads_acquire,
     .grads_add = nccl_grads_add,
-    .pass_begin = store_pass_begin,
+    .pass_begin = nccl_pass_begin,
+    .pass_reach = nccl_pass_reach,
+    .pass_end = nccl_pass_end,
     .reduce = nccl_reduce,
     .has_leftover = store_has_leftover,
     .reduce_blocker = nccl_reduce_blocker,

@@ -89,7 +89,7 @@ struct nccl_late {
 
 enum nccl_reduction_state {
     NCCL_REDUCTION_IDLE,
-    NCCL_REDUCTION_QUEUED,    /* an earlier unit of the pass has not been handed over */
+    NCCL_REDUCTION_QUEUED,    /* for its turn, and for its place among the gathers */
     NCCL_REDUCTION_SUBMITTED, /* the task tells */
 };
 
@@ -101,6 +101,7 @@ struct nccl_reduction {
     struct nccl_reduction *next; /* in the queue */
     const uint64_t *turn;
     uint64_t position;
+    uint64_t pass; /* the last one that the unit was handed over in */
     uint32_t unit;
     int32_t scope;
     enum nccl_reduction_state state;
@@ -132,6 +133,8 @@ struct nccl_unit {
     cu_event released; /* the last use has ended */
     cu_event handed;   /* the host has written the slot */
     cu_event consumed; /* the slot has been read */
+    uint64_t pass;     /* the open one that holds it, from 1; 0 = none */
+    uint64_t position; /* in it, from 1 */
     bool is_released;  /* `released` stands for something */
     bool is_read;      /* a whole buffer that rests has been, since it was published */
     bool has_local;
@@ -209,6 +212,8 @@ struct store {
     uint32_t rank;
     uint32_t n_world;
     bool has_published;
+    bool has_gathers; /* some class has, among which reductions have their places */
+    uint64_t n_passes;
     uint64_t n_steps; /* this and the rest: so far, and before the host's first */
     uint64_t n_publishes;
     uint64_t n_offers;
@@ -269,6 +274,11 @@ int32_t nccl_late_allocate(struct store *store, uint32_t unit, struct nccl_late 
 /* nccl_reduce.c: when; nccl_contribute.c and nccl_sum.c: what. */
 int32_t nccl_reduce(struct store *store, const struct store_gradient *gradient,
                     uint64_t *ret_ticket, struct hsdp_error *reterr);
+int32_t nccl_pass_begin(struct store *store, const uint32_t *units, uint64_t n_units, int32_t scope,
+                        struct hsdp_error *reterr);
+int32_t nccl_pass_reach(struct store *store, uint32_t unit, struct hsdp_error *reterr);
+int32_t nccl_pass_end(struct store *store, const uint32_t *units, uint64_t n_units,
+                      struct hsdp_error *reterr);
 const struct wait *nccl_reduce_blocker(const struct store *store, uint32_t unit);
 int32_t nccl_drain(struct store *store, struct hsdp_error *reterr);
 int32_t nccl_reduction_run(struct nccl_task *task, struct hsdp_error *reterr);

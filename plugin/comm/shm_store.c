@@ -179,6 +179,25 @@ static int32_t store_pass_begin(struct store *store, const uint32_t *units, uint
     return status;
 }
 
+/* Units of peers are unsharded and reduced in any order of the two. */
+static int32_t store_pass_reach(struct store *store, uint32_t unit, struct hsdp_error *reterr)
+{
+    (void)store;
+    (void)unit;
+    (void)reterr;
+    return HSDP_OK;
+}
+
+static int32_t store_pass_end(struct store *store, const uint32_t *units, uint64_t n_units,
+                              struct hsdp_error *reterr)
+{
+    (void)store;
+    (void)units;
+    (void)n_units;
+    (void)reterr;
+    return HSDP_OK;
+}
+
 static void store_renumber(struct store *store)
 {
     store->first_step = store->step;
@@ -247,6 +266,8 @@ const struct transport_ops shm_transport = {
     .grads_acquire = shm_grads_acquire,
     .grads_add = shm_grads_add,
     .pass_begin = store_pass_begin,
+    .pass_reach = store_pass_reach,
+    .pass_end = store_pass_end,
     .reduce = shm_reduce,
     .settle = store_settle,
     .has_leftover = store_has_leftover,

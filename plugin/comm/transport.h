@@ -197,6 +197,13 @@ struct transport_ops {
     int32_t (*pass_begin)(struct store *store, const uint32_t *units, uint64_t n_units,
                           int32_t scope, struct hsdp_error *reterr);
 
+    /* The host unshards a unit of an open pass next, as all ranks do: before that. May refuse one
+     * that is too far ahead of another, which was not handed over. */
+    int32_t (*pass_reach)(struct store *store, uint32_t unit, struct hsdp_error *reterr);
+    /* All units of a pass have been handed over, and the host has closed it. */
+    int32_t (*pass_end)(struct store *store, const uint32_t *units, uint64_t n_units,
+                        struct hsdp_error *reterr);
+
     /* Enqueues the reduction of what lies in the unit's slot, which the host gives back. Of a unit
      * of aliases alone nothing is reduced, and the ticket is 0. */
     int32_t (*reduce)(struct store *store, const struct store_gradient *gradient,

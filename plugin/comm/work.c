@@ -216,6 +216,7 @@ int32_t job_ticket_wait(struct hsdp_job *job, uint64_t ticket, uint64_t wait_ms,
                         struct hsdp_error *reterr)
 {
     struct waiting waiting = {.ticket = ticket};
+    struct work *work;
 
     if (ticket == 0) {
         return HSDP_OK;
@@ -236,9 +237,13 @@ int32_t job_ticket_wait(struct hsdp_job *job, uint64_t ticket, uint64_t wait_ms,
                          "before the operation had finished",
                          ticket);
     }
-    if (work_find(job, ticket) == NULL) {
+    work = work_find(job, ticket);
+    if (work == NULL) {
         position_go(job->position); /* it may have asked before */
         return HSDP_OK;
+    }
+    if (work->hurry != NULL) {
+        work->hurry(work);
     }
     waiting.give_up_ns = wait_ms == 0 ? 0 : clock_deadline_ns(wait_ms);
     return wait_run(job, &waiting, reterr);

@@ -438,6 +438,9 @@ int32_t unit_backward_end(struct hsdp_model *model, uint64_t number, void *strea
     if (status == HSDP_OK) {
         status = absent_reduce(model, pass, stream, reterr);
     }
+    if (status == HSDP_OK) {
+        status = model->ops->pass_end(model->store, pass->units, pass->n_units, reterr);
+    }
     if (status != HSDP_OK) {
         return status;
     }

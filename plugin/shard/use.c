@@ -158,6 +158,12 @@ int32_t unit_unshard(struct hsdp_model *model, uint32_t unit, int32_t use, void 
         return status;
     }
     u = &model->units[unit];
+    if (u->pass != NULL) {
+        status = model->ops->pass_reach(model->store, unit, reterr);
+        if (status != HSDP_OK) {
+            return status;
+        }
+    }
     if (is_backward && plan_grad_elems(model->plan, unit) != 0) {
         status =
             model->ops->grads_acquire(model->store, unit, use == HSDP_USE_BACKWARD, stream, reterr);
