@@ -133,8 +133,9 @@ static void tensors_rank(uint32_t rank, void *shared)
     host_must_refuse(&host, import(&host, 0, 0, &full, HSDP_ALL_RANKS), HSDP_ERR_INVALID,
                      "no memory");
     full.device_type = HSDP_DEVICE_CUDA;
-    host_must_refuse(&host, import(&host, 0, 0, &full, HSDP_ALL_RANKS), HSDP_ERR_UNSUPPORTED,
-                     "device type 2");
+    full.device_id = 9;
+    host_must_refuse(&host, import(&host, 0, 0, &full, HSDP_ALL_RANKS),
+                     device_is_used() ? HSDP_ERR_INVALID : HSDP_ERR_UNSUPPORTED, "device type 2");
     edit_end(&host);
     host_load(&host, small);
     param_expect(&host, 2, small);
