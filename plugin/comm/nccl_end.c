@@ -70,25 +70,27 @@ static nccl_result answer_await(struct nccl_engine *engine, struct nccl_group *g
     return result == NCCL_OK ? answer : result;
 }
 
-/* What it says no longer matters: the job has failed, or is over. */
-static void group_abort(struct nccl_engine *engine, struct nccl_group *group)
-{
-    nccl_comm comm = group->comm;
-
-    nccl_begin(engine, group, "ncclCommAbort");
-    engine->nccl.comm_abort(comm);
-    group->comm = NULL; /* whatever comes of it: a second time would be one too many */
-    engine_return(engine);
-    atomic_store(&engine->call, NULL);
-}
-
+/*
+ * In one group: so all of them are marked before NCCL waits for the kernels of any, which may stand
+ * behind those of another on the device. What it says no longer matters: the job has failed, or is
+ * over.
+ */
 void communicators_abort(struct nccl_engine *engine)
 {
+    if (engine->groups == NULL || engine->nccl.group_start == NULL) {
+        return; /* a world of one has loaded no NCCL */
+    }
+    nccl_begin(engine, NULL, "ncclCommAbort");
+    engine->nccl.group_start();
     for (struct nccl_group *g = engine->groups; g != NULL; g = g->next) {
         if (g->comm != NULL) {
-            group_abort(engine, g);
+            engine->nccl.comm_abort(g->comm);
+            g->comm = NULL; /* whatever comes of it: a second time would be one too many */
         }
     }
+    engine->nccl.group_end();
+    engine_return(engine);
+    atomic_store(&engine->call, NULL);
 }
 
 void communicators_revoke(struct nccl_engine *engine)
