@@ -5,8 +5,10 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MAX_ALLOCATIONS 4u
+#define CLOSE_MS        1000 /* for what is still on the stream */
 
 /* As the driver's binary interface has them; numbers as in cuda.h. */
 #define CUDA_OK                   0
@@ -159,12 +161,34 @@ int device_open(const char *library, uint32_t ordinal, struct device **ret_devic
     return 0;
 }
 
+/* Memory that is given back is waited for, without end where a peer's device never comes. */
+static int is_idle_soon(struct device *device)
+{
+    const struct timespec pause = {0, 1000000};
+    struct fault fault;
+    int is_done = 0;
+
+    for (int i = 0; !is_done && i < CLOSE_MS; i++) {
+        if ((i == 0 && device_mark(device, &fault) != 0) ||
+            device_is_done(device, &is_done, &fault) != 0) {
+            return 0;
+        }
+        if (!is_done) {
+            nanosleep(&pause, NULL);
+        }
+    }
+    return is_done;
+}
+
 void device_close(struct device *device)
 {
     struct fault fault;
 
     if (device == NULL) {
         return;
+    }
+    if (device->stream != NULL && device->event != NULL && !is_idle_soon(device)) {
+        return; /* the process ends, and with it what it has */
     }
     if (device->context != NULL && context_enter(device, &fault) == 0) {
         for (uint32_t i = 0; i < device->n_host_bases; i++) {
