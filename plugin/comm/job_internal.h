@@ -217,6 +217,10 @@ int32_t watch_look(struct hsdp_job *job, const struct waiting *waiting, struct h
 /** The ranks of this node that a wait lacks, by their index. */
 uint64_t missing_ranks(const struct wait *wait);
 
+/* watch.c: a timeout in words: who has not come to what is waited for. Any thread. */
+void watch_blame(const struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
+                 struct hsdp_error *ret_err);
+
 /* watch.c: tells the other ranks what this one waits for; asked_ns as in position_wait. */
 void watch_tell(struct hsdp_job *job, const struct waiting *waiting, uint64_t asked_ns);
 

@@ -107,6 +107,9 @@ int32_t engine_pause(struct nccl_engine *engine, struct hsdp_error *reterr)
     }
     status = tasks_look(engine, reterr);
     if (status == HSDP_OK) {
+        status = tasks_judge(engine, reterr);
+    }
+    if (status == HSDP_OK) {
         engine_sleep(engine);
     }
     return status;
@@ -169,6 +172,9 @@ static void thread_rest(struct nccl_engine *engine)
 
     if (!engine->has_failed) {
         status = tasks_look(engine, &err);
+    }
+    if (status == HSDP_OK && !engine->has_failed) {
+        status = tasks_judge(engine, &err);
     }
     if (status == HSDP_OK && !engine->has_failed) {
         status = nccl_ask(engine, &err);

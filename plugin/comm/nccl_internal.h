@@ -123,6 +123,12 @@ struct nccl_engine {
     struct nccl_task *first_issued;
     struct nccl_task *last_issued;
     struct nccl_task *running;
+    struct {
+        const struct nccl_task *task; /* the first issued one, NULL = none, */
+        uint64_t place;
+        uint64_t since_ns; /* since then, */
+        uint64_t look_ns;  /* as seen then */
+    } front;
     bool is_ending;       /* it has left its loop */
     bool is_inside;       /* of the device's context, */
     int32_t capture_mode; /* whose host had this one before */
@@ -167,6 +173,8 @@ void engine_ring(struct nccl_engine *engine);
 void task_run(struct nccl_engine *engine, struct nccl_task *task);
 /** Finds out which tasks are done. */
 int32_t tasks_look(struct nccl_engine *engine, struct hsdp_error *reterr);
+/** HSDP_ERR_TIMEOUT, in words, when the device has been at the first one for too long. */
+int32_t tasks_judge(struct nccl_engine *engine, struct hsdp_error *reterr);
 /** Lets go of all of them: the job has failed or ends. */
 void tasks_drop(struct nccl_engine *engine);
 

@@ -12,6 +12,7 @@
 
 #define RELEASE_MS    1500u /* how long a thread may be away before its tasks go without it */
 #define MAX_N_STREAMS 8u    /* that are told apart while looking */
+#define LATE_MS       250u  /* so much later than a call does this thread speak of a deadline */
 
 bool nccl_task_is_held(const struct nccl_task *task)
 {
@@ -51,20 +52,25 @@ static uint32_t peers_fill(const struct nccl_task *task, uint32_t i, struct wait
 
 /* For sentences, and to know who died: the device, and the peers of the collective that it is at
  * or, if all have come to each, of the last. */
-static void label_fill(struct nccl_task *task)
+static uint32_t entries_fill(const struct nccl_task *task, struct wait_entry *entries)
 {
     uint32_t n_peers = 0;
     bool is_missing = false;
 
-    task->entries[0] =
+    entries[0] =
         (struct wait_entry){.counter = &task->state, .target = NCCL_TASK_DONE, .rank = WAIT_DEVICE};
     for (uint32_t i = 0; i < task->n_groups && !is_missing; i++) {
-        uint32_t n = peers_fill(task, i, &task->entries[1], &is_missing);
+        uint32_t n = peers_fill(task, i, &entries[1], &is_missing);
 
         n_peers = n > 0 ? n : n_peers;
     }
+    return 1 + n_peers;
+}
+
+static void label_fill(struct nccl_task *task)
+{
     task->label.entries = task->entries;
-    task->label.n_entries = 1 + n_peers;
+    task->label.n_entries = entries_fill(task, task->entries);
 }
 
 static const struct wait *task_blocker(struct work *work)
@@ -376,6 +382,50 @@ int32_t tasks_look(struct nccl_engine *engine, struct hsdp_error *reterr)
     }
     engine->last_issued = last;
     return HSDP_OK;
+}
+
+/* Time in which this process was stopped does not count. */
+static void front_find(struct nccl_engine *engine, const struct nccl_task *front, uint64_t now_ns)
+{
+    uint64_t gap_ns = now_ns - engine->front.look_ns;
+
+    if (front != engine->front.task || front->place != engine->front.place) {
+        engine->front.task = front;
+        engine->front.place = front->place;
+        engine->front.since_ns = now_ns;
+    } else if (gap_ns >= AWAY_MIN_NS) {
+        engine->front.since_ns += gap_ns;
+    }
+    engine->front.look_ns = now_ns;
+}
+
+/*
+ * The host may wait for its own stream, and so outside of calls, for what never ends: a call that
+ * waits says so at the deadline, and this thread a moment later.
+ */
+int32_t tasks_judge(struct nccl_engine *engine, struct hsdp_error *reterr)
+{
+    const struct nccl_task *front = engine->first_issued;
+    struct wait_entry entries[LAUNCH_MAX_RANKS + 1];
+    uint64_t now_ns = clock_now_ns();
+    uint64_t limit_ns = (job_timeout_ms(engine->job) + LATE_MS) * CLOCK_NS_PER_MS;
+    struct wait wait;
+
+    if (front == NULL) {
+        engine->front.task = NULL;
+        return HSDP_OK;
+    }
+    front_find(engine, front, now_ns);
+    if (now_ns - engine->front.since_ns < limit_ns ||
+        (front->label.deadline_ns != 0 && now_ns < front->label.deadline_ns)) {
+        return HSDP_OK;
+    }
+    wait = front->label;
+    wait.entries = entries;
+    wait.n_entries = entries_fill(front, entries);
+    watch_blame(engine->job, &wait, now_ns - engine->front.since_ns, reterr);
+    error_where(reterr, wait.operation, wait.group, wait.unit);
+    return HSDP_ERR_TIMEOUT;
 }
 
 static void tasks_give_up(struct nccl_task *task)

@@ -113,36 +113,52 @@ static int32_t root_blame(struct hsdp_job *job, const struct wait *wait, uint64_
     return verdict_raise(job, wait, waited_ns, &err, reterr);
 }
 
-/* Nobody is missing: it is this rank's own device, or what feeds it. */
-static int32_t device_blame(struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
-                            struct hsdp_error *reterr)
+/* Those of this node that do not go on: peers of peers may wait for them. */
+static uint64_t ranks_stopped(const struct hsdp_job *job)
 {
-    struct hsdp_error err;
+    uint64_t stopped = 0;
+
+    for (uint32_t rank = 0; rank < job_node_ranks(job); rank++) {
+        if (rank != job->node_index && verdict_state(job, rank) != NULL) {
+            stopped |= UINT64_C(1) << rank;
+        }
+    }
+    return stopped;
+}
+
+/* Nobody is missing: it is this rank's own device, or what feeds it; or a rank that
+ * has come does not go on. */
+static void device_blame(const struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
+                         struct hsdp_error *ret_err)
+{
+    uint64_t stopped = ranks_stopped(job);
     char name[256];
     char where[256];
+    size_t n_bytes;
 
     verdict_operation(wait, name, sizeof(name));
     nccl_engine_where(job, where, sizeof(where));
-    error_set(&err, HSDP_ERR_TIMEOUT, "%s: timeout after %.1f s on rank %" PRIu32 ": %s%s", name,
+    n_bytes = strlen(where);
+    if (stopped != 0) {
+        n_bytes += (size_t)snprintf(where + n_bytes, sizeof(where) - n_bytes, "; ");
+        verdict_missing(job, stopped, where + n_bytes, sizeof(where) - n_bytes);
+    }
+    error_set(ret_err, HSDP_ERR_TIMEOUT, "%s: timeout after %.1f s on rank %" PRIu32 ": %s%s", name,
               (double)waited_ns / 1e9, job->launch.rank,
               wait->n_entries > 1 ? "all ranks have come; " : "", where);
-    return verdict_raise(job, wait, waited_ns, &err, reterr);
+    error_missing(job, ret_err, stopped);
 }
 
-static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
-                             struct hsdp_error *reterr)
+void watch_blame(const struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
+                 struct hsdp_error *ret_err)
 {
-    struct hsdp_error err;
-    char text[sizeof(err.message)];
+    char text[sizeof(ret_err->message)];
     size_t n_bytes;
     uint64_t missing;
 
     if (misses(wait, WAIT_DEVICE) && missing_ranks(wait) == 0) {
-        return device_blame(job, wait, waited_ns, reterr);
-    }
-    if (misses(wait, WAIT_OTHER_NODES) && missing_ranks(wait) == 0) {
-        return others_ask(job, waited_ns) == HSDP_OK ? HSDP_OK
-                                                     : root_blame(job, wait, waited_ns, reterr);
+        device_blame(job, wait, waited_ns, ret_err);
+        return;
     }
     verdict_operation(wait, text, sizeof(text));
     n_bytes = strlen(text);
@@ -151,8 +167,20 @@ static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint
              job->launch.rank);
     n_bytes = strlen(text);
     missing = verdict_missing(job, missing_ranks(wait), text + n_bytes, sizeof(text) - n_bytes);
-    error_set(&err, HSDP_ERR_TIMEOUT, "%s", text);
-    error_missing(job, &err, missing);
+    error_set(ret_err, HSDP_ERR_TIMEOUT, "%s", text);
+    error_missing(job, ret_err, missing);
+}
+
+static int32_t timeout_raise(struct hsdp_job *job, const struct wait *wait, uint64_t waited_ns,
+                             struct hsdp_error *reterr)
+{
+    struct hsdp_error err;
+
+    if (misses(wait, WAIT_OTHER_NODES) && missing_ranks(wait) == 0) {
+        return others_ask(job, waited_ns) == HSDP_OK ? HSDP_OK
+                                                     : root_blame(job, wait, waited_ns, reterr);
+    }
+    watch_blame(job, wait, waited_ns, &err);
     return verdict_raise(job, wait, waited_ns, &err, reterr);
 }
 
@@ -261,7 +289,19 @@ static int32_t wait_judge(struct hsdp_job *job, const struct wait *wait, uint64_
     return HSDP_OK;
 }
 
-/* What a call waits for by itself: its own conditions, or a ticket whose turn has not come. */
+/* Whether other open work has a clock: what it waits for can be named. */
+static bool queue_has_clock(const struct hsdp_job *job)
+{
+    for (struct work *work = job->first_work; work != NULL; work = work->next) {
+        if (work->clock_ns != 0 && work->blocker(work) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What a call waits for by itself: its own conditions, or a ticket whose turn has not come, and
+ * that for nothing else which is under way. */
 static int32_t call_judge(struct hsdp_job *job, const struct waiting *waiting, struct look *look,
                           struct hsdp_error *reterr)
 {
@@ -272,7 +312,7 @@ static int32_t call_judge(struct hsdp_job *job, const struct waiting *waiting, s
     if (waiting->wait != NULL) {
         return wait_judge(job, waiting->wait, waiting->start_ns, away_ns, look, reterr);
     }
-    if (work != NULL && work->blocker(work) == NULL) {
+    if (work != NULL && work->blocker(work) == NULL && !queue_has_clock(job)) {
         return wait_judge(job, &turn, waiting->start_ns, away_ns, look, reterr);
     }
     return HSDP_OK;
