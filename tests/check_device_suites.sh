@@ -18,7 +18,7 @@ suite_run() {
 }
 
 for suite in check_edit check_step check_model_adamw check_checkpoint check_drift check_drift_ties \
-    check_loss_scale; do
+    check_loss_scale check_ties_proof check_calls; do
     suite_run $suite "$HSDP_TEST_DOUBLES"
     tap_report $? "$suite" "$scratch/said"
 done
