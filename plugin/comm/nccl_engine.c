@@ -124,16 +124,17 @@ void engine_fail(struct nccl_engine *engine, struct hsdp_error *err)
     }
 }
 
-/* The first look after the job has failed: nothing is begun any more. */
+/* The first look after the job has failed: nothing is begun any more. Owners of tasks may give the
+ * memory back that NCCL uses once it uses none. */
 static void failure_serve(struct nccl_engine *engine)
 {
     engine->has_failed = true;
-    tasks_drop(engine);
     if (engine->has_graphs && engine->nccl.comm_revoke != NULL) {
         communicators_revoke(engine);
     } else {
         communicators_abort(engine);
     }
+    tasks_drop(engine);
 }
 
 static void order_serve(struct nccl_engine *engine, nccl_order *order)
