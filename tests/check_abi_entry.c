@@ -247,7 +247,7 @@ static const char *const facts[] = {
     "\"full_shard\"",
     "{\"name\":\"shm\",\"usable\":true,\"max_ranks\":64",
     "{\"name\":\"mpi\",\"usable\":false,\"reason\":\"not built into this plugin\"",
-    "{\"name\":\"nccl\",\"usable\":false,\"reason\":\"not built into this plugin\"",
+    "{\"name\":\"nccl\",\"usable\":", /* by what this machine has */
     "\"setting\":\"nccl_library\"",
     "\"min_version\":\"2.18\",\"symbols\":[\"ncclGetVersion\",",
     "\"cpu_paths\":[{\"name\":\"plain\",\"usable\":true}",
