@@ -69,8 +69,7 @@ struct gpu *job_gpu(const struct hsdp_job *job);
  * Whatever stream they run on, and of whatever communicator they are, a rank's collectives are in
  * one order, that of its tasks; and ranks that share a communicator have the same order. Two
  * communicators that overlap in ranks would not help ranks with different ones: devices would wait
- * for each other for ever. So hosts interleave unshards and hand-overs alike on all ranks, and what
- * differs is found by comparing signatures: HSDP_ERR_MISMATCH.
+ * for each other for ever. What differs is found by comparing signatures: HSDP_ERR_MISMATCH.
  */
 
 /** A communicator. There is one for each ordered list of ranks, for as long as the job lives. */
