@@ -46,10 +46,10 @@ extern "C" {
  * the creation of the model, and both ranks and units.
  *
  * On devices gathers and reductions have one order, the same on all ranks. A reduction takes its
- * place before the unshard that needs its slot, or is of a unit `slots` behind it in the pass, or at
- * the end of the pass; so when a unit is handed over is each rank's own affair. But who waits for
- * the ticket of a reduction, or makes a stream wait, begins it there: all ranks do so at the same
- * places among their unshards, else HSDP_ERR_MISMATCH.
+ * place before the unshard that needs its slot, or is of a unit `slots` behind it in the pass, or
+ * at the end of the pass; so when a unit is handed over is each rank's own affair. But who waits
+ * for the ticket of a reduction, or makes a stream wait, begins it there: all ranks do so at the
+ * same places among their unshards, else HSDP_ERR_MISMATCH.
  */
 
 #define HSDP_USE_FORWARD      0
