@@ -63,8 +63,9 @@ if [ -x "$build/examples/gpt/hsdp-gpt" ]; then
     export HSDP_DOUBLE_FAULTS
     ends "a part that fails is shown" 1 '^gpt-1 +FAILED ' "$build"
     says "with the end of its log" '^    .*hsdp-gpt: '
-    unset HSDP_DOUBLE_FAULTS
+    HSDP_DOUBLE_FAULTS=slow_stream=100000 # each piece of work takes a tenth of a second
     HSDP_GPU_SECONDS=1 ends "a part that takes too long is ended" 1 '^gpt-1 +timed out ' "$build"
+    unset HSDP_DOUBLE_FAULTS
 else
     tap_skip "gpu/run trains" "hsdp-gpt is not built"
 fi
